@@ -41,39 +41,6 @@ def test_absent_speedup_is_a_dash_and_null() -> None:
     assert json.loads(document) == {"rn50": {"1n2g": {**speeds, "batch_size_per_device": 128}}}
 
 
-def memory(mib: float, topology: str = "1n1g") -> Row:
-    return row(mib, topology, metric="gpu_memory_peak", unit="MiB", estimator="max_of_samples")
-
-
-def of_oneflow(rows: list[Row]) -> list[Row]:
-    """Its published tables have three decimals."""
-    return [{**row, "workload": "oneflow-resnet50v1.5"} for row in rows]
-
-
-def test_gpu_memory_has_a_column_where_it_was_measured() -> None:
-    """As the OneFlow report tabulates it."""
-    rows = [row(383.76), memory(12565.0), row(747.295, "1n2g")]
-    table = cases(of_oneflow(rows))
-    assert "GPU memory (MiB)" in case_tables.render(table, [])
-    assert (
-        "| node_num | gpu_num | samples/s | speedup | efficiency | n | GPU memory (MiB) |\n"
-        "| -------- | ------- | --------- | ------- | ---------- | - | ---------------- |\n"
-        "| 1        | 1       | 383.760   | 1.00    | 100 %      | 1 | 12565            |\n"
-        "| 1        | 2       | 747.295   | 1.95    | 97 %       | 1 | -                |\n"
-    ) in markdown.render(table, [], [])
-    first, second = json.loads(result_files.summary_json(table, [], []))["cases"]
-    assert (first["gpu_memory_mib"], second["gpu_memory_mib"]) == (12565.0, None)
-
-
-def test_median_with_its_interval() -> None:
-    rows = [*runs("1n1g", 100.0, 101.0, 103.0), *runs("1n2g", 190.5)]
-    document = markdown.render(cases(rows), [], [])
-    assert (
-        "| 1        | 1       | 101.00    | 100.00-103.00 | 1.00    | 100 %      | 3 |\n"
-        "| 1        | 2       | 190.50    | -             | 1.89    | 94 %       | 1 |\n"
-    ) in document
-
-
 def test_60_columns_stack_interval_and_efficiency() -> None:
     rows = [*runs("1n1g", 384.04, 384.19, 385.31), *runs("4n8g", 9568.3, 9579.74, 9631.67)]
     assert case_tables.render(cases(rows), [], Screen(60)).splitlines()[2:] == [
@@ -111,15 +78,6 @@ def test_nothing_counted() -> None:
     assert result_files.results_by_batch(frame([]), table, NAMES) == {}
     summary = json.loads(result_files.summary_json(table, [], ["bad"]))
     assert summary == {"cases": [], "notes": [], "problems": ["bad"]}
-
-
-def test_csv_has_nothing_for_what_is_absent() -> None:
-    header, line = result_files.csv_of(
-        frame([row(None, valid=False, why_invalid="a, b")])
-    ).splitlines()
-    found = dict(zip(header.split(","), line.split(","), strict=False))
-    assert (found["value"], found["driver"], found["valid"]) == ("", "", "False")
-    assert line.endswith('"a, b",')  # nothing is only stated
 
 
 def test_csv_is_read_back_as_it_was() -> None:

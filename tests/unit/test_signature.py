@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from captured import captured
 from command_line import call, output
 from make_logs import ROOT, gluoncv, write
 from recorded_campaign import LOG, RUN, replace
@@ -21,30 +22,41 @@ from dlperf_runner.commands.report import make_report
 from dlperf_runner.results.load import load_results
 
 
+def new_key(path: Path, passphrase: str = "") -> Path:
+    argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-f", path]
+    subprocess.run(argv, check=True)
+    return path
+
+
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Keys of alice and mallory, and a file that allows only alice."""
     place = tmp_path_factory.mktemp("keys")
     for name in ("alice", "mallory"):
-        subprocess.run(
-            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", place / name], check=True
-        )
+        new_key(place / name)
     public = (place / "alice.pub").read_text()
     (place / "allowed").write_text(f'alice@example.org namespaces="dlperf_runner" {public}')
     return place
 
 
+GOOD = 'Good "dlperf_runner" signature for alice@example.org'
+
+
+def verify(keys: Path) -> tuple[object, ...]:
+    return ("--verify", "--allowed-signers", keys / "allowed")
+
+
 def test_a_signature_shows_a_manifest_that_was_written_anew(campaign: Path, keys: Path) -> None:
-    verify = ("summarize", "--verify", campaign, "--allowed-signers", keys / "allowed")
-    assert "manifest.jsonl.sig: the manifest is not signed" in output(*verify, status=1)
+    verified = ("summarize", campaign, *verify(keys))
+    assert "manifest.jsonl.sig: the manifest is not signed" in output(*verified, status=1)
     output("summarize", campaign, "--sign", keys / "alice")
-    assert 'Good "dlperf_runner" signature for alice@example.org' in output(*verify)
+    assert GOOD in output(*verified)
     assert "--allowed-signers FILE checks whose key" in output("summarize", "--verify", campaign)
 
     make_report([campaign], language="zh")
-    assert "signs only the first 9 of 10 lines" in output(*verify, status=1)
+    assert "signs only the first 9 of 10 lines" in output(*verified, status=1)
     output("summarize", campaign, "--sign", keys / "alice")
-    output(*verify)
+    output(*verified)
 
     # Somebody changes a run, and makes a chain in which that is right.
     replace(f"{RUN}/telemetry-node1.csv", "512", "64")(campaign)
@@ -56,12 +68,12 @@ def test_a_signature_shows_a_manifest_that_was_written_anew(campaign: Path, keys
             if (campaign / name).is_file() and "sqlite" not in name:
                 digests[name] = hashlib.sha256((campaign / name).read_bytes()).hexdigest()
         append(campaign, entry["subject"], digests)
-    printed = output(*verify, status=1)
+    printed = output(*verified, status=1)
     assert "signs only the first 1 of" in printed or "bad signature" in printed
     output("summarize", campaign, "--sign", keys / "mallory")
-    assert "bad signature: its key is not in" in output(*verify, status=1)
+    assert "bad signature: its key is not in" in output(*verified, status=1)
     (campaign / "manifest.jsonl.sig").unlink()
-    assert "the manifest is not signed" in output(*verify, status=1)
+    assert "the manifest is not signed" in output(*verified, status=1)
     # Without a signature it passes: docs/history.md says so.
     output("summarize", "--verify", campaign)
 
@@ -81,14 +93,10 @@ def test_a_signature_needs_a_key(campaign: Path, keys: Path, tmp_path: Path) -> 
 
 def test_a_passphrase_is_asked_on_the_terminal_only(campaign: Path, tmp_path: Path) -> None:
     """Without a terminal and an agent, a key with a passphrase signs nothing."""
-    key = tmp_path / "key"
-    subprocess.run(
-        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "a passphrase", "-f", key], check=True
-    )
-    argv = [sys.executable, "-m", "dlperf_runner", "summarize", campaign, "--sign", key]
-    done = subprocess.run(
-        argv, cwd=ROOT, capture_output=True, text=True, start_new_session=True,
-        stdin=subprocess.DEVNULL, env={"PATH": "/usr/bin:/bin"}, check=False,
+    key = new_key(tmp_path / "key", "a passphrase")
+    done = captured(
+        *(sys.executable, "-m", "dlperf_runner", "summarize", campaign, "--sign", key),
+        cwd=ROOT, start_new_session=True, stdin=subprocess.DEVNULL, env={"PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     assert done.returncode == 2
     assert "cannot sign the manifest" in done.stderr
@@ -130,8 +138,7 @@ def bundle(signed_once: Path, tmp_path: Path) -> Path:
 def moved(bundle: Path, where: str) -> Path:
     """The forged campaign at this place in the bundle."""
     (bundle / where).parent.mkdir(parents=True, exist_ok=True)
-    (bundle / "forged").rename(bundle / where)
-    return bundle / where
+    return (bundle / "forged").rename(bundle / where)
 
 
 def linked(bundle: Path) -> Path:
@@ -161,22 +168,22 @@ def beside_signed_files(bundle: Path) -> Path:
 
 
 def only_logs(bundle: Path) -> Path:
-    place = bundle / "signed/.logs"
-    place.mkdir()
+    (place := bundle / "signed/.logs").mkdir()
     shutil.copy(next((bundle / "forged").glob("runs/*/r1/*.log")), place)
     return place
 
 
+ALONE = "a part of a campaign cannot be verified alone"
 FORGERIES: dict[str, tuple[Callable[[Path], Path], str]] = {
-    "linked": (linked, "a part of a campaign cannot be verified alone"),
-    "hidden": (lambda b: moved(b, "signed/.data"), "a part of a campaign cannot be verified alone"),
+    "linked": (linked, ALONE),
+    "hidden": (lambda b: moved(b, "signed/.data"), ALONE),
     "dots": (lambda b: moved(b, "signed/.data") / "runs/..", "cannot be verified alone"),
-    "jobs": (lambda b: moved(b, "signed/.lib/x"), "a part of a campaign cannot be verified alone"),
+    "jobs": (lambda b: moved(b, "signed/.lib/x"), ALONE),
     "nested": (lambda b: moved(b, "signed/nested"), "cannot be verified alone"),
     "nested, own campaign.json": (with_campaign_file, f"{FILE}: missing"),
     "copied manifest": (with_copied_manifest, ": changed since"),
     "beside": (beside_signed_files, "/r9/run.json: added"),
-    "logs": (only_logs, "a part of a campaign cannot be verified alone"),
+    "logs": (only_logs, ALONE),
 }
 
 
@@ -187,8 +194,7 @@ def test_a_signature_says_nothing_of_what_lies_beside_the_signed_files(
     """`bundle/campaign -> signed/.data` was verified by the signature of bundle/signed."""
     forge, message = FORGERIES[name]
     monkeypatch.chdir(bundle)
-    argv = ("summarize", forge(bundle), "--verify", "--allowed-signers", keys / "allowed")
-    called = call(*argv, status=None)
+    called = call("summarize", forge(bundle), *verify(keys), status=None)
     assert called.status in (1, 2)
     assert message in called.both
     assert "as it was recorded" not in called.both
@@ -202,25 +208,23 @@ def test_signed_results_do_not_vouch_for_files_beside_them(
     write(bundle / "logs/1n1g/rn50_b128_fp32_1.log", gluoncv(380.0))
     make_report([Path("logs")], Path("out"))
     sign(Path("out"), keys / "alice")
-    verify = ("--output-dir", "out", "--verify", "--allowed-signers", keys / "allowed")
-    assert "no recorded results to compare" in output("summarize", "logs", *verify, status=2)
+    argv = ("summarize", "logs", *verify(keys), "--output-dir")
+    assert "no recorded results to compare" in output(*argv, "out", status=2)
     output("summarize", "logs", "--output-dir", "other")
     for path in Path("other").iterdir():
         if path.name != FILE:
             shutil.copy(path, "out")
-    assert "summary.json: added" in output("summarize", "logs", *verify, status=1)
+    assert "summary.json: added" in output(*argv, "out", status=1)
     # Below a signed campaign, neither.
     shutil.copytree("other", "signed/.out")
-    verify = ("--output-dir", "signed/.out", *verify[2:])
-    assert ".out/summary.json: added" in output("summarize", "logs", *verify, status=1)
+    assert ".out/summary.json: added" in output(*argv, "signed/.out", status=1)
 
 
 def test_a_link_to_a_campaign_is_that_campaign(bundle: Path, keys: Path) -> None:
     (bundle / "latest").symlink_to("signed")
     for place in (bundle / "latest", bundle / "signed/runs/.."):
-        argv = ("summarize", place, "--verify", "--allowed-signers", keys / "allowed")
-        printed = output(*argv, "--no-history")
-        assert 'Good "dlperf_runner" signature for alice@example.org' in printed
+        printed = output("summarize", place, *verify(keys), "--no-history")
+        assert GOOD in printed
         assert printed.endswith("as it was recorded\n")
 
 
@@ -237,28 +241,21 @@ def as_folder(path: Path) -> None:
         file.write(b"Epoch[0] Batch [1]\tSpeed: 99.0 samples/sec\n")
 
 
+# A hidden file and folder, unfinished and temporary ones, those of a controller and of jobs at
+# another place, and a log that is there twice.
+FILES = (
+    *(f"{RUN}/.x", ".x/y.log", f"{RUN}/a.part", f"{RUN}/b.tmp", "runs/progress.json"),
+    *(f"{RUN}/.controller.log", f"{RUN}/.lib/x", f"{LOG}.gz"),
+)
+LINKS = {"runs/more": "runs", ".controller.log": "/dev/null"}
 ENTRIES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "hidden file": (lambda c: (c / RUN / ".x").write_text(""), f"{RUN}/.x: added"),
-    "hidden folder": (lambda c: write(c / ".x/y.log", ["z"]), ".x/y.log: added"),
-    "unfinished": (lambda c: (c / RUN / "a.part").write_text(""), f"{RUN}/a.part: added"),
-    "temporary": (lambda c: (c / f"{RUN}/b.tmp").write_text(""), f"{RUN}/b.tmp: added"),
-    "progress": (lambda c: (c / "runs/progress.json").write_text(""), "runs/progress.json: added"),
-    "controller's file elsewhere": (
-        lambda c: (c / RUN / ".controller.log").write_text(""),
-        f"{RUN}/.controller.log: added",
-    ),
-    "jobs' folder elsewhere": (lambda c: write(c / RUN / ".lib/x", ["z"]), f"{RUN}/.lib/x: added"),
-    "linked folder": (
-        lambda c: (c / "runs/more").symlink_to(c / "runs"),
-        "runs/more: added: a link",
-    ),
-    "linked lock": (
-        lambda c: (c / ".controller.log").symlink_to("/dev/null"),
-        ".controller.log: added: a link",
-    ),
+    **{name: (lambda c, name=name: write(c / name, ["z"]), f"{name}: added") for name in FILES},
+    **{
+        name: (lambda c, n=name, to=to: (c / n).symlink_to(c / to), f"{name}: added: a link")
+        for name, to in LINKS.items()
+    },
     "linked log": (lambda c: as_link(c / LOG), f"{LOG}: added: a link"),
     "pipe": (lambda c: os.mkfifo(c / RUN / "x.log"), f"{RUN}/x.log: added: neither a file nor"),
-    "log twice": (lambda c: (c / f"{LOG}.gz").write_bytes(b""), f"{LOG}.gz: added"),
     "folder for a log": (lambda c: as_folder(c / LOG), f"{LOG}: changed since"),
     "escape sequence": (lambda c: (c / "\x1b[2K.log").write_text(""), r"\x1b[2K.log: added"),
 }
@@ -270,8 +267,7 @@ def test_every_entry_of_a_signed_campaign_is_a_recorded_file(
 ) -> None:
     add, message = ENTRIES[name]
     add(bundle / "signed")
-    verify = ("--verify", "--allowed-signers", keys / "allowed", "--no-history")
-    called = call("summarize", bundle / "signed", *verify, status=1)
+    called = call("summarize", bundle / "signed", *verify(keys), "--no-history", status=1)
     assert message in called.out
     assert "\x1b" not in called.out
 

@@ -14,9 +14,9 @@ from refusals import refusal
 
 from dlperf_runner.catalog.reader import Catalog, load_catalog
 from dlperf_runner.core import paths
-from dlperf_runner.core.errors import UserError
-from dlperf_runner.plan.sources import File, make_tar, prepare_source
+from dlperf_runner.plan.sources import File, PreparedSource, make_tar, prepare_source
 
+Made = tuple[Path, str]
 TRAIN = "import logging\n# logging.info('Speed: %.2f')\nepochs = 90\n"
 
 WORKLOAD = """\
@@ -32,6 +32,7 @@ sources:
   builtin:
     files: [tests/support/plan_examples.py]
     argv: ["{{python}}", plan_examples.py]
+    prepare: [{{argv: ["{{python}}", "{{directory}}/x.py"], creates: /opt/x}}]
   upstream:
     repository: owner/toy
     commit: "{commit}"
@@ -54,7 +55,7 @@ PATCH = (
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """A repository with more in it than is needed, and the commit that is wanted, not the last."""
     root = tmp_path_factory.mktemp("upstream")
     git(root, "init", "--quiet", "--initial-branch=main")
@@ -85,6 +86,10 @@ def catalog_with(tmp_path: Path, commit: str, patch: str = PATCH) -> Catalog:
     return load_catalog(root)
 
 
+def prepared(catalog: Catalog, mirror: Path | str, cache: Path) -> PreparedSource:
+    return prepare_source(catalog, "paddle-toy", "upstream", str(mirror), cache)
+
+
 def mirror_of(tmp_path: Path, repository: Path, layout: str) -> Path:
     mirror = tmp_path / "mirror"
     target = mirror / layout
@@ -107,17 +112,14 @@ def contents(path: Path) -> dict[str, bytes | str | None]:
 
 @pytest.mark.parametrize("layout", ["owner/toy", "owner/toy.git", "owner+toy/repo"])
 def test_upstream_from_a_directory_of_mirrors(
-    tmp_path: Path, repository: tuple[Path, str], layout: str
+    tmp_path: Path, repository: Made, layout: str
 ) -> None:
     catalog = catalog_with(tmp_path, repository[1])
-    mirror = mirror_of(tmp_path, repository[0], layout)
-    made = prepare_source(catalog, "paddle-toy", "upstream", str(mirror), tmp_path / "cache")
+    made = prepared(catalog, mirror_of(tmp_path, repository[0], layout), tmp_path / "cache")
     assert made.directory == "/opt/dlperf/src/paddle-toy-upstream"
     assert made.path == tmp_path / "cache" / f"paddle-toy-upstream-{made.digest}.tar"
     assert contents(made.path) == {
-        "library": None,
-        "scripts": None,
-        "scripts/train": None,
+        **dict.fromkeys(("library", "scripts", "scripts/train")),
         "library/latin.py": b"# caf\xe9\n",
         "library/part.py": b"x = 1\n",
         "scripts/train/link.py": "train.py",
@@ -127,35 +129,22 @@ def test_upstream_from_a_directory_of_mirrors(
     }
 
 
-def test_upstream_from_a_url_is_fetched_once(tmp_path: Path, repository: tuple[Path, str]) -> None:
+def test_upstream_is_fetched_once_and_a_damaged_tar_is_made_again(
+    tmp_path: Path, repository: Made
+) -> None:
     catalog = catalog_with(tmp_path, repository[1])
     mirror, cache = mirror_of(tmp_path, repository[0], "owner/toy"), tmp_path / "cache"
-    made = prepare_source(catalog, "paddle-toy", "upstream", mirror.as_uri(), cache)
-    other = prepare_source(catalog, "paddle-toy", "upstream", str(mirror), tmp_path / "other")
-    assert made.sha256 == other.sha256
-    made.path.unlink()
-    again = prepare_source(catalog, "paddle-toy", "upstream", "file:///nowhere", cache)
-    assert again == made
-    assert again.path.is_file()
-
-
-def test_a_damaged_tar_is_made_again(tmp_path: Path, repository: tuple[Path, str]) -> None:
-    catalog = catalog_with(tmp_path, repository[1])
-    mirror, cache = str(mirror_of(tmp_path, repository[0], "owner/toy")), tmp_path / "cache"
-    made = prepare_source(catalog, "paddle-toy", "upstream", mirror, cache)
-    made.path.write_bytes(b"cut off")
-    assert prepare_source(catalog, "paddle-toy", "upstream", mirror, cache) == made
-    assert len(contents(made.path)) == 9
-
-
-def test_another_patch_is_another_tar(tmp_path: Path, repository: tuple[Path, str]) -> None:
-    mirror, cache = str(mirror_of(tmp_path, repository[0], "owner/toy")), tmp_path / "cache"
-    first = catalog_with(tmp_path / "a", repository[1])
-    second = catalog_with(tmp_path / "b", repository[1], PATCH.replace("'\\1'", "'\\1  '"))
-    one = prepare_source(first, "paddle-toy", "upstream", mirror, cache)
-    two = prepare_source(second, "paddle-toy", "upstream", mirror, cache)
-    assert one.digest != two.digest
-    assert one.sha256 != two.sha256
+    made = prepared(catalog, mirror.as_uri(), cache)
+    assert made.sha256 == prepared(catalog, mirror, tmp_path / "other").sha256
+    for damage in (Path.unlink, lambda path: path.write_bytes(b"cut off")):
+        damage(made.path)
+        assert prepared(catalog, "file:///nowhere", cache) == made
+        assert len(contents(made.path)) == 9
+    # Another patch is another tar.
+    changed = catalog_with(tmp_path / "b", repository[1], PATCH.replace("'\\1'", "'\\1  '"))
+    other = prepared(changed, mirror, cache)
+    assert other.digest != made.digest
+    assert other.sha256 != made.sha256
 
 
 @pytest.mark.parametrize(
@@ -168,50 +157,39 @@ def test_another_patch_is_another_tar(tmp_path: Path, repository: tuple[Path, st
     ],
 )
 def test_a_patch_that_does_not_fit_is_told(
-    tmp_path: Path, repository: tuple[Path, str], file: str, more: str, words: str
+    tmp_path: Path, repository: Made, file: str, more: str, words: str
 ) -> None:
     patch = f"{{file: scripts/train/{file}, reason: R{more}}}"
-    mirror = str(mirror_of(tmp_path, repository[0], "owner/toy"))
+    mirror = mirror_of(tmp_path, repository[0], "owner/toy")
     catalog = catalog_with(tmp_path, repository[1], patch)
-    arguments = (catalog, "paddle-toy", "upstream", mirror, tmp_path / "cache")
-    told = refusal(prepare_source, *arguments)
+    told = refusal(prepared, catalog, mirror, tmp_path / "cache")
     assert all(word in told for word in words.split(" | "))
     assert repository[1][:12] in told or "invalid patch" in told
     assert not list((tmp_path / "cache").glob("*"))
 
 
-def test_a_mirror_without_the_repository_is_told(tmp_path: Path) -> None:
-    catalog = catalog_with(tmp_path, "0" * 40)
-    (tmp_path / "empty").mkdir()
-    message = (
-        r"owner/toy not found in the source mirror \(expected one of owner/toy, owner/toy\.git,"
-    )
-    with pytest.raises(UserError, match=message):
-        prepare_source(catalog, "paddle-toy", "upstream", str(tmp_path / "empty"), tmp_path)
-
-
-@pytest.mark.parametrize("as_url", [False, True])
-def test_a_mirror_without_the_commit_is_told(
-    tmp_path: Path, repository: tuple[Path, str], as_url: bool
+def test_a_mirror_without_the_repository_or_its_commit_is_told(
+    tmp_path: Path, repository: Made
 ) -> None:
     catalog = catalog_with(tmp_path, "0123456789" * 4)
+    (tmp_path / "empty").mkdir()
+    message = "owner/toy not found in the source mirror (expected one of owner/toy, owner/toy.git,"
+    assert message in refusal(prepared, catalog, tmp_path / "empty", tmp_path)
     mirror = mirror_of(tmp_path, repository[0], "owner/toy")
-    with pytest.raises(UserError, match="0123456789012345678901234567890123456789"):
-        text = mirror.as_uri() if as_url else str(mirror)
-        prepare_source(catalog, "paddle-toy", "upstream", text, tmp_path / "cache")
+    for place in (mirror, mirror.as_uri()):
+        assert "0123456789" * 4 in refusal(prepared, catalog, place, tmp_path / "cache")
+    message = "no source 'other' (expected one of builtin, upstream)"
+    assert message in refusal(prepare_source, catalog, "paddle-toy", "other", None, tmp_path)
 
 
-def test_a_snapshot_that_lacks_only_other_files_is_enough(
-    tmp_path: Path, repository: tuple[Path, str]
-) -> None:
+def test_a_snapshot_that_lacks_only_other_files_is_enough(tmp_path: Path, repository: Made) -> None:
     catalog = catalog_with(tmp_path, repository[1])
     mirror = mirror_of(tmp_path, repository[0], "owner/toy.git")
     bare = mirror / "owner" / "toy.git"
     lose(bare, git(bare, "rev-parse", f"{repository[1]}:scripts/other/big.bin"))
-    assert prepare_source(catalog, "paddle-toy", "upstream", str(mirror), tmp_path / "cache")
+    assert prepared(catalog, mirror, tmp_path / "cache")
     lose(bare, git(bare, "rev-parse", f"{repository[1]}:library/part.py"))
-    with pytest.raises(UserError, match=r"lacks library/part\.py at"):
-        prepare_source(catalog, "paddle-toy", "upstream", str(mirror), tmp_path / "other")
+    assert "lacks library/part.py at" in refusal(prepared, catalog, mirror, tmp_path / "other")
 
 
 def lose(bare: Path, name: str) -> None:
@@ -224,18 +202,19 @@ def lose(bare: Path, name: str) -> None:
     (bare / "objects" / name[:2] / name[2:]).unlink()
 
 
-def test_builtin_files_stand_side_by_side(tmp_path: Path) -> None:
+def test_builtin_files_stand_side_by_side_and_prepare_the_nodes(tmp_path: Path) -> None:
     catalog = catalog_with(tmp_path, "0" * 40)
-    made = prepare_source(catalog, "paddle-toy", "builtin", None, tmp_path / "cache")
     expected = (paths.project() / "tests" / "support" / "plan_examples.py").read_bytes()
-    assert contents(made.path) == {"plan_examples.py": expected}
-    assert made.directory == "/opt/dlperf/src/paddle-toy-builtin"
-
-
-def test_an_unknown_source_is_told(tmp_path: Path) -> None:
-    catalog = catalog_with(tmp_path, "0" * 40)
-    with pytest.raises(UserError, match=r"no source 'other' \(expected one of builtin, upstream\)"):
-        prepare_source(catalog, "paddle-toy", "other", None, tmp_path)
+    source = "/opt/dlperf/src/paddle-toy-builtin"
+    for environment in (None, "paddle-own"):
+        made = prepare_source(
+            *(catalog, "paddle-toy", "builtin", None, tmp_path / "cache"), environment=environment
+        )
+        assert contents(made.path) == {"plan_examples.py": expected}
+        assert made.directory == source
+        (command,) = made.prepare
+        python = f"/opt/dlperf/envs/{environment or 'paddle'}/bin/python"
+        assert command.argv == (python, f"{source}/x.py")
 
 
 NAMES = st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=3).map("/".join)

@@ -138,9 +138,6 @@ def test_steadiness_does_not_depend_on_the_unit(rates: list[float], scale: float
     assert one == other
 
 
-# ---- the table
-
-
 @EXAMPLES
 @given(runs(), st.randoms(use_true_random=False))
 def test_order_of_runs_does_not_matter(rows: list[Row], random: Any) -> None:

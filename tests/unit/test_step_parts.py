@@ -9,16 +9,18 @@ from csv_tables import table
 from make_logs import arcface_torch, dllogger_pytorch, torchtitan, write
 from nccl_logs import nccl_tests
 
-from dlperf_runner.core.identity import topology_text
 from dlperf_runner.stats.summary import step_parts
 
 TEXT = "seconds of a step without communication, by rank: "
 KERNELS = "seconds of NCCL kernels in a step, by rank: "
-# A step of 2 samples of 8192 tokens at 6,400 tokens/s/device.
 STEP_S = 2 * 8192 / 6400
+REDUCED = "all-reduce of the gradients alone: 16000000 bytes in 0.020000 s through eth1"
 
 
 ALONE = "2.000000 2.100000 2.000000 2.300000"
+NCCL = "0.500000 0.600000 0.700000"
+LLAMA = "llama8b_b2_bf16"
+CONVNETS = dllogger_pytorch(1000.0, world=4)
 
 
 def titan(
@@ -30,9 +32,16 @@ def titan(
     return [*lines, f"{stamp}{TEXT}{alone}", f"{stamp}Training completed"] if alone else lines
 
 
-def cases(folder: Path) -> dict[str, dict[str, str]]:
+def written(folder: Path, *logs: list[str], place: str = "2n2g", name: str = LLAMA) -> None:
+    for repeat, log in enumerate(logs, start=1):
+        write(folder / "logs" / place / f"{name}_{repeat}.log", log)
+
+
+def case_of(folder: Path) -> dict[str, str]:
+    """The only case of these logs."""
     call("summarize", folder / "logs", "--output-dir", folder / "out")
-    return {topology_text(row): row for row in table(folder / "out" / "summary.csv")}
+    (case,) = table(folder / "out" / "summary.csv")
+    return case
 
 
 def report(folder: Path, *options: str) -> str:
@@ -42,9 +51,8 @@ def report(folder: Path, *options: str) -> str:
 
 
 def test_times_of_all_ranks(tmp_path: Path) -> None:
-    for repeat in (1, 2):
-        write(tmp_path / "logs" / "2n2g" / f"llama8b_b2_bf16_{repeat}.log", titan(ALONE))
-    case = cases(tmp_path)["2n2g"]
+    written(tmp_path, titan(ALONE), titan(ALONE))
+    case = case_of(tmp_path)
     assert float(case["alone_mean_s"]) == pytest.approx(2.1)
     assert (case["alone_longest_s"], case["slowest_rank"]) == ("2.3", "3.0")
     assert float(case["step_time_median_s"]) == pytest.approx(STEP_S)
@@ -58,8 +66,8 @@ def test_arcface_has_them_too(tmp_path: Path) -> None:
     parts = (f"{TEXT}0.200000 0.180000", REDUCED, f"{KERNELS}0.080000 0.080000")
     stamp = "Training: 2022-03-01 11:00:00,123-"
     log = [*arcface_torch(1000.0, world=2), *(stamp + text for text in parts)]
-    write(tmp_path / "logs" / "2n1g" / "r50_b128_amp_1.log", log)
-    case = cases(tmp_path)["2n1g"]
+    written(tmp_path, log, place="2n1g", name="r50_b128_amp")
+    case = case_of(tmp_path)
     assert (case["alone_longest_s"], case["slowest_rank"]) == ("0.2", "0.0")
     assert float(case["nccl_kernels_s"]) == pytest.approx(0.08)
     assert float(case["all_reduce_bus_bandwidth"]) == pytest.approx(16e6 / 0.02 / 1e9)
@@ -67,37 +75,6 @@ def test_arcface_has_them_too(tmp_path: Path) -> None:
         "2n1g: of a step of 0.256 s, 74.2% is the computation of the mean rank, 3.9% is waiting"
         " for the slowest rank, and 21.9% is communication that no computation hides."
     ) in report(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "alone",
-    [
-        "2.000000 2.100000 2.000000",  # a rank is missing
-        "2.000000 2.100000 2.000000 0.000000",
-        "2.000000 2.100000 2.000000 2.3",  # cut or wrapped
-        "2.000000 2.100000 nan 2.300000",
-    ],
-)
-def test_times_that_are_not_whole_do_not_count(tmp_path: Path, alone: str) -> None:
-    write(tmp_path / "logs" / "2n2g" / "llama8b_b2_bf16_1.log", titan(alone))
-    case = cases(tmp_path)["2n2g"]
-    assert (case["alone_mean_s"], case["slowest_rank"]) == ("", "")
-
-
-@pytest.mark.parametrize(
-    "nccl", ["0.500000", "0.500000 0.600000 0.700000 0.76", "0.500000 0.600000 0.700000 0.000000"]
-)
-def test_kernels_of_nccl_that_are_not_whole_do_not_count(tmp_path: Path, nccl: str) -> None:
-    write(tmp_path / "logs" / "2n2g" / "llama8b_b2_bf16_1.log", titan(ALONE, nccl=nccl))
-    case = cases(tmp_path)["2n2g"]
-    assert (case["nccl_kernels_s"], case["alone_longest_s"]) == ("", "2.3")
-
-
-def test_a_straggler_is_named_if_it_is_one_in_all_runs(tmp_path: Path) -> None:
-    for repeat, alone in ((1, "2.0 2.1 2.0 2.3"), (2, "2.4 2.1 2.0 2.3")):
-        seconds = " ".join(f"{float(text):.6f}" for text in alone.split())
-        write(tmp_path / "logs" / "2n2g" / f"llama8b_b2_bf16_{repeat}.log", titan(seconds))
-    assert cases(tmp_path)["2n2g"]["slowest_rank"] == ""
 
 
 CASE: dict[str, Any] = {
@@ -110,105 +87,66 @@ CASE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("changes", "computation", "waiting", "communication", "has_straggler"),
+    ("changes", "shares", "has_straggler"),
     [
-        ({}, 2.1, 0.2, 0.26, True),
+        ({}, (2.1, 0.2, 0.26), True),
         # Communication that is hidden is no negative number.
-        ({"step_time_median_s": 2.2}, 2.1, 0.1, 0.0, True),
-        ({"step_time_median_s": 2.0}, 2.0, 0.0, 0.0, False),
-        ({"alone_longest_s": 2.11}, 2.1, 0.01, 0.45, False),
-        ({"world_size": 1}, 2.56, 0.0, 0.0, False),  # one device only computes
+        ({"step_time_median_s": 2.2}, (2.1, 0.1, 0.0), True),
+        ({"step_time_median_s": 2.0}, (2.0, 0.0, 0.0), False),
+        ({"alone_longest_s": 2.11}, (2.1, 0.01, 0.45), False),
+        ({"world_size": 1}, (2.56, 0.0, 0.0), False),  # one device only computes
     ],
 )
 def test_the_parts_of_a_step_are_the_step(
-    changes: dict[str, float],
-    computation: float,
-    waiting: float,
-    communication: float,
-    has_straggler: bool,
+    changes: dict[str, float], shares: tuple[float, ...], has_straggler: bool
 ) -> None:
     case = CASE | changes
     parts = step_parts(case)
     assert parts is not None
-    assert parts.step == case["step_time_median_s"]
-    shares = (parts.computation, parts.waiting, parts.communication)
-    assert shares == pytest.approx((computation, waiting, communication))
-    assert sum(shares) == pytest.approx(parts.step)
+    assert (parts.computation, parts.waiting, parts.communication) == pytest.approx(shares)
+    assert parts.step == case["step_time_median_s"] == pytest.approx(sum(shares))
     assert parts.slowest_rank == (None if case["world_size"] == 1 else 3)
     assert parts.has_straggler is has_straggler
+    for name in ("alone_mean_s", "step_time_median_s"):
+        assert case["world_size"] == 1 or step_parts(case | {name: None}) is None
 
 
-def test_no_times_are_no_parts() -> None:
-    assert step_parts(CASE | {"alone_mean_s": None}) is None
-    assert step_parts(CASE | {"step_time_median_s": None}) is None
-
-
-@pytest.mark.parametrize(
-    ("language", "told"),
-    [
-        (
-            "en",
-            "2n2g: of a step of 2.560 s, 82.0% is the computation of the mean rank, 7.8% is"
-            " waiting for the slowest rank, and 10.2% is communication that no computation hides."
-            " Rank 3, on node 2, was the slowest in each run."
-            " On 2n2g, waiting for input was not measured.",
-        ),
-        ("zh", "2n2g：每步 2.560 秒"),
-    ],
-)
-def test_report(tmp_path: Path, language: str, told: str) -> None:
-    logs, out = tmp_path / "logs", tmp_path / "report"
-    write(logs / "1n1g" / "llama8b_b2_bf16_1.log", titan(None, devices=1, nodes=1, tokens=8000))
-    write(logs / "2n2g" / "llama8b_b2_bf16_1.log", titan(ALONE))
-    report(tmp_path, "--lang", language)
-    heading = {"en": "Where the time goes", "zh": "时间花在哪里"}[language]
-    for name in ("report.md", "report.html"):
-        text = " ".join((out / name).read_text().split())
-        assert heading in text
-        assert told in text
-    (picture,) = out.rglob("*-time-*.svg")
+def test_report(tmp_path: Path) -> None:
+    written(tmp_path, titan(None, devices=1, nodes=1, tokens=8000), place="1n1g")
+    written(tmp_path, titan(ALONE))
+    told = (
+        "2n2g: of a step of 2.560 s, 82.0% is the computation of the mean rank, 7.8% is"
+        " waiting for the slowest rank, and 10.2% is communication that no computation hides."
+        " Rank 3, on node 2, was the slowest in each run."
+        " On 2n2g, waiting for input was not measured."
+    )
+    assert told in report(tmp_path)
+    (picture,) = (tmp_path / "report").rglob("*-time-*.svg")
     assert "pytorch" in picture.name
+    page = report(tmp_path, "--lang", "zh")
+    assert "时间花在哪里" in page and "2n2g：每步 2.560 秒" in page
 
 
-@pytest.mark.parametrize(
-    ("language", "alone", "text", "column"),
-    [
-        (
-            *("en", ALONE),
-            "On 2n2g, kernels of NCCL ran for 25.0% of a step, partly beside computation; waiting"
-            " for slower ranks is included.",
-            "NCCL kernels |",
-        ),
-        (
-            *("zh", None),
-            "在 2n2g 上，NCCL 内核的运行时间占一步的 25.0%，其中一部分与计算同时进行",
-            "NCCL 内核 |",
-        ),
-    ],
-)
-def test_for_how_long_kernels_of_nccl_run(
-    tmp_path: Path, language: str, alone: str | None, text: str, column: str
-) -> None:
-    log = titan(alone, nccl="0.500000 0.600000 0.700000 0.760000")
-    write(tmp_path / "logs" / "2n2g" / "llama8b_b2_bf16_1.log", log)
-    page = report(tmp_path, "--lang", language)
-    assert text in page and column in page
-    cases(tmp_path)
-    rows = (tmp_path / "out" / "measurements.csv").read_text(encoding="utf-8")
-    assert "nccl_kernels,0.64,s,profiled_steps" in rows
-
-
-REDUCED = "all-reduce of the gradients alone: 16000000 bytes in 0.020000 s through eth1"
+def test_for_how_long_kernels_of_nccl_run(tmp_path: Path) -> None:
+    nccl = f"{NCCL} 0.760000"
+    written(tmp_path, titan(ALONE, nccl=nccl))
+    text = report(tmp_path)
+    assert (
+        "On 2n2g, kernels of NCCL ran for 25.0% of a step, partly beside computation; waiting for"
+        " slower ranks is included."
+    ) in text
+    assert "NCCL kernels |" in text
+    written(tmp_path, titan(None, nccl=nccl))
+    text = report(tmp_path, "--lang", "zh")
+    assert "在 2n2g 上，NCCL 内核的运行时间占一步的 25.0%，其中一部分与计算同时进行" in text
+    assert case_of(tmp_path)["nccl_kernels_s"] == "0.64"
 
 
 def test_the_all_reduce_alone_stands_beside_that_of_nccl_tests(tmp_path: Path) -> None:
     """16 MB in 0.02 s on 4 devices: 0.8 GB/s times 2 * 3 / 4."""
-    logs = tmp_path / "logs"
-    log = [*titan(ALONE), REDUCED]
-    write(logs / "2n2g" / "llama8b_b2_bf16_1.log", log)
-    write(
-        logs / "2n2g" / "allreduce_b1_fp32_1.log", nccl_tests(1.0, ranks=4, nodes=2, largest=2**24)
-    )
+    written(tmp_path, [*titan(ALONE), REDUCED])
+    of_nccl = nccl_tests(1.0, ranks=4, nodes=2, largest=2**24)
+    written(tmp_path, of_nccl, name="allreduce_b1_fp32")
     text = report(tmp_path)
     assert (
         "On 2n2g, an all-reduce of the gradients alone has 1.20 GB/s of bus bandwidth (16000000"
@@ -219,38 +157,55 @@ def test_the_all_reduce_alone_stands_beside_that_of_nccl_tests(tmp_path: Path) -
 
 def test_the_all_reduce_of_one_node_names_no_interface(tmp_path: Path) -> None:
     log = [*titan("2.000000 2.100000", nodes=1), REDUCED.replace(" through eth1", "")]
-    write(tmp_path / "logs" / "1n2g" / "llama8b_b2_bf16_1.log", log)
-    cases(tmp_path)
+    written(tmp_path, log, place="1n2g")
+    case_of(tmp_path)
     rows = (tmp_path / "out" / "measurements.csv").read_text()
     assert "16000000 bytes through unknown" in rows
 
 
 def test_waiting_for_input_is_what_the_compute_rate_leaves_out(tmp_path: Path) -> None:
     """1000 images/s in all, 1009 without waiting for data. The warm-up does not count."""
-    write(tmp_path / "logs" / "2n2g" / "rn50_b256_amp_1.log", dllogger_pytorch(1000.0, world=4))
-    text = report(tmp_path)
+    written(tmp_path, CONVNETS, name="rn50_b256_amp")
     assert (
         "On 2n2g, the program waited for input in 0.9% of the time."
         " On 2n2g, computation and communication were not measured."
-    ) in text
-    case = cases(tmp_path)["2n2g"]
-    assert float(case["input_share"]) == pytest.approx(1 - 1000 / 1009)
+    ) in report(tmp_path)
+    assert float(case_of(tmp_path)["input_share"]) == pytest.approx(1 - 1000 / 1009)
 
 
-def test_waiting_for_input_that_a_line_lacks_is_not_known(tmp_path: Path) -> None:
-    lines = dllogger_pytorch(1000.0, world=4)
-    at = next(number for number, line in enumerate(lines) if "Iteration: 60 " in line)
-    lines[at] = lines[at].replace("train.compute_ips : 1009.00 img/s ", "")
-    write(tmp_path / "logs" / "2n2g" / "rn50_b256_amp_1.log", lines)
-    assert cases(tmp_path)["2n2g"]["input_share"] == ""
+LACKING = [
+    line.replace("train.compute_ips : 1009.00 img/s ", "") if "Iteration: 60 " in line else line
+    for line in CONVNETS
+]
 
 
-def test_an_all_reduce_without_its_end_is_none(tmp_path: Path) -> None:
-    log = [*titan(ALONE), REDUCED.replace(" s through eth1", "")]
-    write(tmp_path / "logs" / "2n2g" / "llama8b_b2_bf16_1.log", log)
-    assert cases(tmp_path)["2n2g"]["all_reduce_bus_bandwidth"] == ""
+@pytest.mark.parametrize(
+    ("unknown", "logs"),
+    [
+        *(
+            ("alone_mean_s slowest_rank", [titan(f"2.000000 2.100000 {more}")])
+            for more in ("2.000000", "2.000000 0.000000", "2.000000 2.3", "nan 2.300000")
+        ),
+        *(
+            ("nccl_kernels_s", [titan(ALONE, nccl=nccl)])
+            for nccl in ("0.500000", f"{NCCL} 0.76", f"{NCCL} 0.000000")
+        ),
+        # Another rank in each run.
+        ("slowest_rank", [titan(ALONE), titan("2.400000 2.100000 2.000000 2.300000")]),
+        ("all_reduce_bus_bandwidth", [[*titan(ALONE), REDUCED.replace(" s through eth1", "")]]),
+        ("input_share", [LACKING]),
+    ],
+)
+def test_what_is_cut_or_missing_or_differs_is_not_known(
+    tmp_path: Path, unknown: str, logs: list[list[str]]
+) -> None:
+    written(tmp_path, *logs, name="rn50_b256_amp" if logs == [LACKING] else LLAMA)
+    case = case_of(tmp_path)
+    assert {case[column] for column in unknown.split()} == {""}
+    assert case["step_time_median_s"] != ""
+    assert logs == [LACKING] or "alone_mean_s" in unknown or case["alone_longest_s"] != ""
 
 
 def test_a_report_without_these_times_has_no_such_part(tmp_path: Path) -> None:
-    write(tmp_path / "logs" / "2n2g" / "llama8b_b2_bf16_1.log", titan(None))
+    written(tmp_path, titan(None))
     assert "Where the time goes" not in report(tmp_path)

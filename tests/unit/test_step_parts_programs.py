@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
 
 import builtin_common
 import jax_common
@@ -94,21 +93,16 @@ def test_the_program_times_steps_without_communication() -> None:
     assert steps.taken == common.ALONE_BEFORE + ALONE_STEPS
 
 
-@pytest.mark.parametrize(
-    ("sent", "end"),
-    [
+def test_the_interface_that_sends_most_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bucket of 26 MB, reduced five times in 0.5 s each."""
+    for sent, end in (
         ([{"lo": 9, "eth1": 100}, {"lo": 99, "eth1": 10**8}], " through eth1"),
         ([{"eth1": 100}, {"eth1": 10**6}], ""),  # GPUs exchanged the rest
-    ],
-)
-def test_the_interface_that_sends_most_is_named(
-    monkeypatch: pytest.MonkeyPatch, sent: list[dict[str, int]], end: str
-) -> None:
-    """A bucket of 26 MB, reduced five times in 0.5 s each."""
-    monkeypatch.setattr(builtin_common, "sent_bytes", iter(sent).__next__)
-    clock = iter([1.0, 3.5]).__next__
-    text = builtin_common.said_all_reduce(lambda: None, 4 * BUCKET, clock)
-    assert text == f"{REDUCED}26214400 bytes in 0.500000 s{end}"
+    ):
+        monkeypatch.setattr(builtin_common, "sent_bytes", iter(sent).__next__)
+        clock = iter([1.0, 3.5]).__next__
+        text = builtin_common.said_all_reduce(lambda: None, 4 * BUCKET, clock)
+        assert text == f"{REDUCED}26214400 bytes in 0.500000 s{end}"
 
 
 def test_sent_bytes_are_those_of_the_kernel(tmp_path: Path) -> None:
@@ -203,10 +197,10 @@ def test_the_program_adds_up_the_kernels_of_nccl() -> None:
     assert (torch.steps, torch.waited) == (1 + ALONE_STEPS, 1)
 
 
-@pytest.mark.parametrize("torch", [Profiled(other_rank=0.0), Profiled(lost=1)])
-def test_kernels_that_a_profiler_did_not_see_are_not_printed(torch: Profiled) -> None:
-    assert kernels(torch) == []
-    assert torch.steps == 1 + ALONE_STEPS
+def test_kernels_that_a_profiler_did_not_see_are_not_printed() -> None:
+    for torch in (Profiled(other_rank=0.0), Profiled(lost=1)):
+        assert kernels(torch) == []
+        assert torch.steps == 1 + ALONE_STEPS
 
 
 def test_nothing_is_profiled_on_a_cpu_on_one_device_or_if_pytorch_cannot() -> None:
@@ -215,18 +209,6 @@ def test_nothing_is_profiled_on_a_cpu_on_one_device_or_if_pytorch_cannot() -> No
     assert kernels(torch, device=SimpleNamespace(type="cpu")) == []
     assert kernels(torch, world_size=1) == kernels(without) == []
     assert torch.steps == without.steps == 0
-
-
-def test_the_profile_is_taken_before_the_networks_fall_silent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    calls: list[object] = []
-    step = lambda is_alone=False: calls.append(("step", is_alone))  # noqa: E731
-    monkeypatch.setattr(common, "nccl_kernels", lambda *_: calls.append("kernels") or ["k"])
-    monkeypatch.setattr(common, "alone", lambda _1, _2, take, *_: take() or ["a"])
-    run = Mock(step=step)
-    texts = common.PyTorchRun.communication(run, is_alone=True)
-    assert (texts, calls) == (["k", "a"], ["kernels", ("step", True)])
 
 
 def test_jax_times_its_step_for_all_devices_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from child_processes import hear_signals
 from make_logs import ROOT
+from refusals import refusal
 
 from dlperf_runner.campaign import execute
 from dlperf_runner.campaign.directory import is_cut_off
 from dlperf_runner.campaign.execute import Playbook
-from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan.choice import parse_wait
 
 LIMIT_S = 300  # only a defect reaches it
@@ -110,17 +110,11 @@ def test_full_disk_does_not_end_the_reading_of_events(monkeypatch: pytest.Monkey
     assert state.problems == [f"node1: Record the outcome: {result['msg']}"]
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("", 0), ("90s", 90), ("30m", 1800), (" 2h ", 7200), ("0s", 0)]
-)
-def test_time_to_wait(text: str, seconds: int) -> None:
-    assert parse_wait(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["30", "m", "-1m", "1.5h", "3d", "1h30m", "٣m", "9999999s"])
-def test_no_time_to_wait(text: str) -> None:
-    with pytest.raises(UserError, match="--wait: invalid duration"):
-        parse_wait(text)
+def test_time_to_wait() -> None:
+    for text, seconds in {"": 0, "90s": 90, "30m": 1800, " 2h ": 7200, "0s": 0}.items():
+        assert parse_wait(text) == seconds
+    for text in ("30", "m", "-1m", "1.5h", "3d", "1h30m", "٣m", "9999999s"):
+        assert "--wait: invalid duration" in refusal(parse_wait, text)
 
 
 def test_run_is_cut_off_when_its_controller_is_gone() -> None:

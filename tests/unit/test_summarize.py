@@ -12,12 +12,20 @@ from command_line import call
 from csv_tables import table
 from make_logs import RESNET, campaign_run, dllogger, gluoncv, known_model, published_tree, write
 from pandas import DataFrame
+from pandas.testing import assert_frame_equal
 from peak_memory import peak_of
 from summaries import log_of, problem, summarize
 
-from dlperf_runner.commands.summarize import catalogued
+from dlperf_runner.commands.summarize import SummaryResult, catalogued
 from dlperf_runner.commands.summarize import summarize as summarize_directory
 from dlperf_runner.core.errors import UserError
+from dlperf_runner.results import load as loading
+from dlperf_runner.results.load import load_results
+
+
+def words(result: SummaryResult) -> str:
+    return " ".join(result.text.split())
+
 
 # The medians that the report prints, the averages of the same runs, and the speed-ups.
 PRINTED = {
@@ -29,9 +37,6 @@ PRINTED = {
     "4n8g": (9594.1, 128, 9579.74, 24.93),
 }
 KEYS = ("average_speed", "batch_size_per_device", "median_speed", "speedup")
-
-
-# ---- the published tree
 
 
 def test_published_runs_give_the_published_result_file(tmp_path: Path) -> None:
@@ -46,26 +51,18 @@ def test_published_runs_give_the_published_result_file(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "out").iterdir()} == names | {"manifest.jsonl"}
 
 
-def test_results_can_be_made_again_beside_the_logs(tmp_path: Path) -> None:
-    write(log_of(tmp_path), gluoncv(5.0))
-    first = summarize(tmp_path)
-    assert [path.parent for path in first.paths] == [tmp_path] * 5
-    assert summarize(tmp_path).text == first.text
-
-
 def test_mixed_precisions_and_batch_sizes(tmp_path: Path) -> None:
-    for precision, dtype, value in (("fp32", "float32", 5.0), ("fp16", "float16", 8.0)):
-        path = tmp_path / "1n1g" / f"rn50_b128_{precision}_1.log"
-        write(path, gluoncv(value, dtype=dtype))
-    write(tmp_path / "1n1g" / "rn50_b64_fp32_1.log", gluoncv(7.0, batch=64))
-    result = summarize(tmp_path)
-    assert result.problems == []
-    found = json.loads((tmp_path / "bz128_result.json").read_text())
-    assert {name: case["1n1g"]["median_speed"] for name, case in found.items()} == {
-        "rn50": 5.0,
-        "rn50_fp16": 8.0,
+    for batch, precision, dtype in ((128, "fp32", "float32"), (128, "fp16", "float16"),
+                                    (64, "fp32", "float32")):  # fmt: skip
+        path = tmp_path / "1n1g" / f"rn50_b{batch}_{precision}_1.log"
+        write(path, gluoncv(float(batch), batch=batch, dtype=dtype))
+    assert summarize(tmp_path).problems == []
+    found = {path.name: json.loads(path.read_text()) for path in tmp_path.glob("*_result.json")}
+    assert {name: list(cases) for name, cases in found.items()} == {
+        "bz128_result.json": ["rn50_fp16", "rn50"],
+        "bz64_result.json": ["rn50"],
     }
-    assert set(json.loads((tmp_path / "bz64_result.json").read_text())) == {"rn50"}
+    assert found["bz64_result.json"]["rn50"]["1n1g"]["median_speed"] == 64.0
 
 
 def test_ten_nodes_missing_repeats_and_no_one_device_run(tmp_path: Path) -> None:
@@ -74,7 +71,7 @@ def test_ten_nodes_missing_repeats_and_no_one_device_run(tmp_path: Path) -> None
             write(log_of(tmp_path, topology, repeat), gluoncv(100.0 + repeat))
     result = summarize(tmp_path)
     assert result.problems == []
-    text = " ".join(result.text.split())
+    text = words(result)
     # 102 / 103 = 0.990, of the 16 devices of 2n8g: 0.99 * 16 / 80 = 19.8 %
     assert "| 10 | 80 | 102.00 | 101.00-105.00 | 0.99 | 20 % | 3 |" in text
     assert "no 1-device run: speed-up and efficiency are relative to 2n8g, 16 devices" in text
@@ -89,12 +86,6 @@ def test_ten_nodes_missing_repeats_and_no_one_device_run(tmp_path: Path) -> None
     assert efficiencies == pytest.approx([1.0, 102 / 103 * 16 / 80])
 
 
-def test_a_log_that_lies_deep_and_one_in_the_directory_itself(tmp_path: Path) -> None:
-    log = write(log_of(tmp_path / "a" / "b" / "c"), gluoncv(5.0))
-    for directory in (tmp_path, log.parent):
-        assert len(table(summarize(directory).paths[0])) == 1
-
-
 def test_a_failed_run_of_which_little_is_known_is_no_case_of_its_own(tmp_path: Path) -> None:
     done = {"status": "done", "hosts": {"node1": {"driver": "440.1"}}, "versions": {"mxnet": "1"}}
     failed = {"status": "failed", "message": "no route to host", "hosts": {}, "versions": {}}
@@ -102,7 +93,7 @@ def test_a_failed_run_of_which_little_is_known_is_no_case_of_its_own(tmp_path: P
         campaign_run(tmp_path, "1n1g", repeat, gluoncv(380.0), outcome=done)
         campaign_run(tmp_path, "1n4g", repeat, gluoncv(1380.0), outcome=done)
     campaign_run(tmp_path, "1n1g", 4, None, outcome=failed)
-    text = " ".join(summarize(tmp_path).text.split())
+    text = words(summarize(tmp_path))
     assert "1n1g r4: failed: no route to host" in text
     assert re.findall(r"b128: (missing repeat [^-]*) -", text) == ["missing repeat 4 of 5 for 1n4g"]
 
@@ -124,18 +115,29 @@ def test_copies_of_a_log_are_one_run(tmp_path: Path) -> None:
     assert {row["log_sha256"] for row in rows} == {rows[0]["log_sha256"]} != {""}
 
 
-# ---- the flat folder of the NGC report
-
-
-def dll(rate: float, devices: int, *, amp: bool) -> list[str]:
-    return dllogger(rate, devices, amp=amp, final=rate + 1)
+@pytest.mark.parametrize("is_parallel", [False, True])
+def test_order_of_files_and_number_of_processes_do_not_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_parallel: bool
+) -> None:
+    names = [f"{place}/rn50_b128_fp32_{n}.log" for place in ("10n8g", "2n8g") for n in (2, 10, 1)]
+    for place, order in (("a", names), ("b", names[::-1])):
+        for name in order:
+            write(tmp_path / place / name, gluoncv(384.25 + len(name)))
+    first = load_results(tmp_path / "a").frame
+    assert first["nodes"].tolist() == sorted(first["nodes"])
+    seen: list[int] = []
+    if is_parallel:
+        monkeypatch.setattr(loading, "MANY_BYTES", 1)
+    other = load_results(tmp_path / "b", progress=lambda items, total: seen.append(total) or items)
+    assert seen == [6]
+    assert_frame_equal(first, other.frame)
 
 
 def test_flat_folder(tmp_path: Path) -> None:
     for devices, rate in ((1, 1173.38), (8, 9310.31), (32, 33316.67)):
         path = tmp_path / f"tf_gpu{devices}_amp_bs256.txt"
-        write(path, dll(rate, devices, amp=True))
-    write(tmp_path / "tf_gpu1_fp32_bs256.txt", dll(414.73, 1, amp=False))
+        write(path, dllogger(rate, devices, amp=True, final=rate + 1))
+    write(tmp_path / "tf_gpu1_fp32_bs256.txt", dllogger(414.73, 1, amp=False, final=415.73))
     write(tmp_path / "README.txt", ["these are logs"])
     result = summarize(tmp_path)
     assert result.problems == []
@@ -147,7 +149,7 @@ def test_flat_folder(tmp_path: Path) -> None:
     }
     assert found["rn50_amp"]["4n8g"]["speedup"] == 28.39
     assert found["rn50"]["1n1g"]["median_speed"] == 414.73
-    text = " ".join(result.text.split())
+    text = words(result)
     assert "4n8g final_value" in text
     assert "assuming 8 devices per node" in text
 
@@ -165,7 +167,7 @@ def test_campaign(tmp_path: Path) -> None:
     campaign_run(tmp_path, "1n2g", 2, ["cut off"], outcome={"status": "running"})
     result = summarize(tmp_path)
     assert result.problems == []
-    text = " ".join(result.text.split())
+    text = words(result)
     assert "mxnet-resnet50v1b builtin, fp32, batch size 128 per device, version 1.9.1, cpu" in text
     assert "| 1 | 1 | 101.00 | 100.00-102.00 | 1.00 | 100 % | 2 |" in text
     assert "| 2 | 4 | 363.60 | - | 3.60 | 90 % | 1 |" in text
@@ -184,21 +186,17 @@ def test_campaign(tmp_path: Path) -> None:
     assert len(done["log_sha256"]) == 64
 
 
-def test_window_of_the_plan_is_that_of_the_rule(tmp_path: Path) -> None:
+def test_plan_that_the_log_contradicts(tmp_path: Path) -> None:
     lines = gluoncv(50.0, steps=12, warmup=4)
     campaign_run(tmp_path, "1n1g", 1, lines, total_steps=12, warmup_steps=4)
     assert summarize(tmp_path).problems == []
     campaign_run(tmp_path, "1n2g", 1, lines)
-    assert problem(summarize(tmp_path)).problem == "the log ends with step 12"
-
-
-def test_plan_that_the_log_contradicts(tmp_path: Path) -> None:
-    campaign_run(tmp_path, "1n1g", 1, gluoncv(50.0))
     campaign_run(tmp_path, "2n2g", 1, gluoncv(50.0, world=2))
-    error = problem(summarize(tmp_path))
-    assert error.problem == "the world size contradicts the plan"
-    assert str(error.where).endswith("2n2g/r1/rn50_b128_fp32_1.log:3")
-    assert (error.expected, error.found) == ("4", "2")
+    short, other = summarize(tmp_path).problems
+    assert short.problem == "the log ends with step 12"
+    assert other.problem == "the world size contradicts the plan"
+    assert str(other.where).endswith("2n2g/r1/rn50_b128_fp32_1.log:3")
+    assert (other.expected, other.found) == ("4", "2")
 
 
 def test_rule_is_that_of_the_matrix_that_the_run_is_of() -> None:
@@ -230,28 +228,32 @@ def test_container_and_bare_runs_are_not_pooled(tmp_path: Path) -> None:
     image = "podman image@sha256:" + 64 * "0"
     for repeat, container in enumerate(("", "", image), start=1):
         campaign_run(tmp_path, "1n1g", repeat, gluoncv(50.0 + repeat), container=container)
-    text = " ".join(summarize(tmp_path).text.split())
-    assert f"not pooled, because the runs differ in container (none, {image})" in text
+    told = f"not pooled, because the runs differ in container (none, {image})"
+    assert told in words(summarize(tmp_path))
     found = {row["container"]: row["repeats"] for row in table(tmp_path / "summary.csv")}
     assert found == {"": "2", image: "1"}
 
 
 def test_gpu_memory_of_a_campaign(tmp_path: Path) -> None:
+    """That of a run is the most of its devices, that of a case the most of its valid runs."""
     outcome = {"status": "done", "hosts": {"node1": {"driver": "440.33.01"}}}
     peaks = {"node1": {"0": 12565, "1": 12839}, "node2": {"0": 12987}, "node3": {}}
     campaign_run(tmp_path, "2n2g", 1, gluoncv(90.0), outcome=outcome | {"gpu_memory_mib": peaks})
+    for repeat, status, peak in ((2, "done", 12000), (3, "failed", 99999)):
+        memory = {"status": status, "gpu_memory_mib": {"node1": {"0": peak}}}
+        campaign_run(tmp_path, "2n2g", repeat, gluoncv(90.0 + repeat), outcome=outcome | memory)
     for number, nothing in enumerate(({}, None, {"node1": {}}, {"node1": {"0": None}}), start=1):
         memory = outcome | {"gpu_memory_mib": nothing}
         campaign_run(tmp_path, f"1n{number}g", 1, gluoncv(50.0), outcome=memory)
     result = summarize(tmp_path)
-    assert (
-        "|        2 |       4 |     90.00 |    1.80 |       45 % | 1 |            12987 |"
-        in result.text
-    )
+    assert "GPU memory (MiB)" in words(result)
+    assert "| 2 | 4 | 91.00 | 90.00-92.00 | 1.82 | 46 % | 2 | 12987 |" in words(result)
+    assert "| 1 | 4 | 50.00 | - | 1.00 | 25 % | 1 | - |" in words(result)
+    memories = [case["gpu_memory_mib"] for case in json.loads(result.document)["cases"]]
+    assert memories == [None] * 4 + [12987.0]
     rows = [r for r in table(tmp_path / "measurements.csv") if r["metric"] == "gpu_memory_peak"]
-    assert [(r["value"], r["unit"], r["nodes"], r["driver"]) for r in rows] == [
-        ("12987.0", "MiB", "2", "440.33.01")
-    ]
+    found = [(r["value"], r["unit"], r["nodes"], r["driver"]) for r in rows if r["valid"] == "True"]
+    assert found == [(value, "MiB", "2", "440.33.01") for value in ("12987.0", "12000.0")]
 
 
 @pytest.mark.parametrize(
@@ -263,6 +265,9 @@ def test_gpu_memory_of_a_campaign(tmp_path: Path) -> None:
         ("\udcff", "the file is not UTF-8"),
         ('{"a":' * 100_000, "invalid JSON"),
         ("9" * 5000, "invalid JSON"),
+        ('{"more": [1, {"load": NaN}]}', "a number of the record is not finite"),
+        ('{"more": [1, {"load": -Infinity}]}', "a number of the record is not finite"),
+        ('{"more": [1, {"load": 1e999}]}', "a number of the record is not finite"),
     ],
 )
 def test_damaged_record_of_a_run(tmp_path: Path, content: str, message: str) -> None:
@@ -272,54 +277,43 @@ def test_damaged_record_of_a_run(tmp_path: Path, content: str, message: str) -> 
     result = summarize(tmp_path)
     assert problem(result).problem == message
     assert "run.json" in str(problem(result).where)
+    assert "load" not in content or "run.json: more[1].load" in str(problem(result).where)
     assert len(table(tmp_path / "summary.csv")) == 1
     call("report", tmp_path, "--output-dir", tmp_path / "report", status=2)
+    export = ("export", "prometheus", tmp_path, "--output", tmp_path / "out")
+    assert message in call(*export, status=2).both
 
 
-@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
-@pytest.mark.parametrize("command", ["summarize", "report", "export"])
-def test_number_of_a_record_that_is_not_finite_is_named(
-    tmp_path: Path, command: str, number: str
+AT_LEAST_1 = "an integer of at least 1"
+ELSEWHERE = ("../r2/rn50_b128_fp32_2.log", "/dev/zero", "", "..", "a\0b")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message", "values"),
+    [
+        *(({"log_name": name}, "the run record has an invalid log_name", ()) for name in ELSEWHERE),
+        *(
+            ({"nodes": nodes}, "the run record has an invalid nodes", (AT_LEAST_1,))
+            for nodes in (0, -1, "1", None, True, 1e40)
+        ),
+        ({}, "the log cannot be read", ()),
+        ({"workload": "other"}, "the workload is not in the catalogue", (None, "other")),
+        (
+            {"log_format": "plsc"},
+            "the log format is not that of the workload",
+            ("plsc", "gluoncv_horovod"),
+        ),
+    ],
+)
+def test_record_of_a_run_that_cannot_be_read(
+    tmp_path: Path, changes: dict[str, object], message: str, values: tuple[str | None, ...]
 ) -> None:
-    path = campaign_run(tmp_path, "1n1g", 1, gluoncv(50.0)) / "run.json"
-    record = {**json.loads(path.read_text()), "more": {"hosts": [1, {"load": 0.5}]}}
-    path.write_text(json.dumps(record).replace("0.5", number))
-    options = ["prometheus", "--output", tmp_path / "out"] if command == "export" else []
-    said = call(command, *options[:1], tmp_path, *options[1:], status=2)
-    assert f"{path}: more.hosts[1].load: a number of the record is not finite" in said.both
-
-
-@pytest.mark.parametrize("name", ["../r2/rn50_b128_fp32_2.log", "/dev/zero", "", "..", "a\0b"])
-def test_record_that_names_a_log_elsewhere(tmp_path: Path, name: str) -> None:
-    campaign_run(tmp_path, "1n1g", 1, None, log_name=name)
-    assert problem(summarize(tmp_path)).problem == "the run record has an invalid log_name"
-
-
-def test_version_that_is_none_is_unknown(tmp_path: Path) -> None:
-    outcome = {"status": "done", "versions": {"mxnet": None}}
-    campaign_run(tmp_path, "1n1g", 1, gluoncv(50.0), outcome=outcome)
-    assert "version" not in summarize(tmp_path).text
-
-
-@pytest.mark.parametrize("nodes", [0, -1, "1", None, True, 1e40])
-def test_record_with_a_bad_count(tmp_path: Path, nodes: object) -> None:
-    campaign_run(tmp_path, "1n1g", 1, gluoncv(50.0), nodes=nodes)
+    lines = None if changes.keys() <= {"log_name"} else gluoncv(50.0)
+    campaign_run(tmp_path, "1n1g", 1, lines, **changes)
     error = problem(summarize(tmp_path))
-    assert error.problem == "the run record has an invalid nodes"
-    assert error.expected == "an integer of at least 1"
-
-
-def test_done_run_without_its_log(tmp_path: Path) -> None:
-    campaign_run(tmp_path, "1n1g", 1, None)
-    assert problem(summarize(tmp_path)).problem == "the log cannot be read"
-
-
-def test_run_of_an_unknown_workload_and_of_another_format(tmp_path: Path) -> None:
-    campaign_run(tmp_path, "1n1g", 1, gluoncv(50.0), workload="other")
-    campaign_run(tmp_path, "1n2g", 1, gluoncv(50.0), log_format="plsc")
-    first, second = summarize(tmp_path).problems
-    assert (first.problem, first.found) == ("the workload is not in the catalogue", "other")
-    assert (second.expected, second.found) == ("plsc", "gluoncv_horovod")
+    assert error.problem == message
+    for value, of_error in zip(values, (error.expected, error.found), strict=False):
+        assert value is None or of_error == value
 
 
 # ---- damaged, contradicting and very large logs
@@ -364,13 +358,6 @@ def test_nothing_to_summarise(tmp_path: Path, what: str) -> None:
     with pytest.raises(UserError) as caught:
         summarize(directory)
     assert caught.value.where == str(directory)
-
-
-def test_no_half_written_file_is_left(tmp_path: Path) -> None:
-    write(log_of(tmp_path), GOOD)
-    (tmp_path / "summary.json").mkdir()  # cannot be replaced by a file
-    assert summarize(tmp_path).unwritten
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
 NOISE = "node1:1:1 [0] NCCL INFO Channel 00 : 0 -> 1 via P2P/IPC or so\n" * 1600

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from captured import captured
 from make_logs import ROOT
 
 from dlperf_runner.core import paths
@@ -21,11 +22,8 @@ ORDINARY = ("setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override
 def site(tmp_path: Path) -> Iterator[Path]:
     """A clone without write permission, and the home of a user."""
     clone = tmp_path / "clone"
-    shutil.copytree(
-        ROOT / "dlperf_runner",
-        clone / "dlperf_runner",
-        ignore=shutil.ignore_patterns("__pycache__"),
-    )
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "dlperf_runner", clone / "dlperf_runner", ignore=ignored)
     clone.chmod(0o555)
     (tmp_path / "home").mkdir()
     yield tmp_path
@@ -33,21 +31,10 @@ def site(tmp_path: Path) -> Iterator[Path]:
 
 
 def as_user(site: Path, *argv: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(site / "home"),
-        "PYTHONPATH": str(site / "clone"),
-        **variables,
-    }
+    home, clone = site / "home", site / "clone"
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(clone)}
     before = ORDINARY if os.getuid() == 0 else ()
-    return subprocess.run(
-        [*before, sys.executable, *argv],
-        cwd=site / "home",
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return captured(*before, sys.executable, *argv, cwd=home, env={**environment, **variables})
 
 
 @pytest.mark.parametrize("given", ["", "own cache"])
