@@ -123,7 +123,10 @@ def test_an_operators_wheel_is_called_as_its_own_metadata_say(
     there = {old["path"]: {"python": "3.7.16", "distributions": distributions}}
     pins = tmp_path / "none.txt"
     pins.touch()
-    assert arguments.complete([{**old, "requirements": pins}], there, "3.7.9") == [old["path"]]
+    pinned = [{**old, "requirements": pins}]
+    assert arguments.complete(pinned, there, "3.7.9") == [old["path"]]
+    there[old["path"]]["distributions"] = {}
+    assert arguments.complete(pinned, there, "3.7.9") == []
 
 
 def test_an_environment_names_its_files_on_the_controller(root: str) -> None:

@@ -174,11 +174,6 @@ def test_all_nodes_are_one_batch_unless_the_inventory_says_otherwise(tmp_path: P
     assert played(tmp_path, ["node3"])[0] == [others, others]
 
 
-def test_the_inventory_sets_batches(tmp_path: Path) -> None:
-    batches = [NODES[:1], NODES[1:4], NODES[4:]]
-    assert played(tmp_path, [], dlperf_serial=[1, "50%"])[0] == [*batches, NODES]
-
-
 @pytest.mark.parametrize(
     ("most", "changed"), [(50, [["node2"], NODES[2:4], NODES[4:], ["node2", *NODES[2:]]]), (49, [])]
 )
@@ -190,13 +185,3 @@ def test_too_many_failures_end_the_run_before_the_next_batch(
     assert batches == changed
     if not changed:
         assert not re.search(r"^\S+: \[node3\]", output, re.M)
-
-
-def test_playbook_is_valid_with_and_without_nodes(tmp_path: Path) -> None:
-    empty = tmp_path / "hosts.yml"
-    empty.write_text("nodes: {}\n")
-    assert "no hosts matched" in play("provision.yml", "-i", empty)
-    parts = play("--list-tasks", "provision.yml", "-i", "inventory/example").split("  play #")
-    assert "Gather facts about the nodes" in parts[1]
-    assert "Install the stack's GPU software" in parts[2]
-    assert "Install and verify OpenMPI" in parts[3]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from provisioning_choices import choice, node, settings
+from provisioning_choices import choice, node
 from standins import PROJECT
 
 from dlperf_runner.provision import arguments
@@ -17,26 +17,6 @@ PINNED = (PROJECT / "requirements/uv.txt").read_text()
 def told(mesh: dict[str, Any] | None = None, **changed: Any) -> dict[str, Any]:
     document: dict[str, Any] = arguments.for_node(choice(**changed), node(), mesh or {})
     return document
-
-
-def test_a_node_is_asked_for_what_its_stack_and_frameworks_need() -> None:
-    assert arguments.query(settings(frameworks=["mxnet"])) == {
-        "interpreter": "/usr/bin/python3",
-        "packages": [
-            *("sudo", "ca-certificates", "openssh-client"),
-            *("openssh-server", "openmpi-bin", "python3", "libgomp1"),
-            "libquadmath0",
-        ],
-        "user": "dlperf",
-        "limits": {"memlock": "unlimited"},
-        "environments": [UV, "/opt/dlperf/envs/mxnet"],
-        "builds": ["/opt/dlperf/python"],
-        "links": ["/opt/dlperf/envs"],
-    }
-    published = arguments.query(settings(stack="v100-cuda10.2"))
-    assert published["interpreter"] == "/opt/dlperf/python/bin/python3"
-    own = arguments.query(settings(stack="v100-cuda10.2", interpreter="/opt/python3.7"))
-    assert own["interpreter"] == "/opt/python3.7"
 
 
 def test_a_cpu_node_needs_these_roles_and_refuses_only_a_python_that_does_not_fit() -> None:

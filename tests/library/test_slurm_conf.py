@@ -263,15 +263,5 @@ def test_a_node_of_which_slurm_lists_no_jobs_is_not_taken_to_be_without(
     assert "(jobs: unknown, " in call("slurm_drain", state="checked", root=root)["msg"]
 
 
-def test_a_node_that_somebody_else_drained_stays_so(
-    tmp_path: Path, root: str, scontrol: Path
-) -> None:
-    (tmp_path / "state").write_text("IDLE+DRAIN")
-    (tmp_path / "reason").write_text("bad fan")
-    assert not call("slurm_drain", state="drained", root=root)["changed"]
-    assert not call("slurm_drain", state="resumed", root=root)["changed"]
-    assert scontrol.read_text() == ""
-
-
 def test_a_node_without_slurm_is_left_alone(tmp_path: Path) -> None:
     assert not call("slurm_drain", state="checked", root=str(tmp_path))["changed"]
