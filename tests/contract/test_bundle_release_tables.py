@@ -55,9 +55,7 @@ def test_a_key_is_judged_as_nodes_judge_it(tmp_path: Path) -> None:
             keyring(content)
         with pytest.raises(ValueError, match=r"its armour|incomplete|OpenPGP|no public key"):
             openpgp_key.fingerprints(openpgp_key.dearmored(content))
-    for refuse in (
-        keyring,
-        lambda content: openpgp_key.fingerprints(openpgp_key.dearmored(content)),
-    ):
-        with pytest.raises(ValueError, match="secret key"):
-            refuse(secret)
+    with pytest.raises(ValueError, match="secret key"):
+        keyring(secret)
+    with pytest.raises(ValueError, match="secret key"):
+        openpgp_key.fingerprints(openpgp_key.dearmored(secret))

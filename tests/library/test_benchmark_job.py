@@ -4,17 +4,14 @@ import json
 import os
 import re
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from benchmark_jobs import (
-    BURN,
     SLEEP,
     call,
     is_launched,
     lock_in,
-    of_another_user,
     processes_of,
     until,
     until_gone,
@@ -187,24 +184,6 @@ def test_who_lost_the_node_stops_at_once_and_launches_nothing(tmp_path: Path) ->
     never = call(tmp_path / "r2", "/bin/rm", str(tmp_path / "marker"), lock=lock)
     assert (never["finished"], never["reason"]) == (True, "lock")
     assert (tmp_path / "marker").exists()
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="starts a process of another user")
-def test_run_does_not_start_on_a_node_where_somebody_else_computes(tmp_path: Path) -> None:
-    with of_another_user(BURN) as other:
-        computed = Path(f"/proc/{other.pid}/schedstat")  # nanoseconds; first number
-        while int(computed.read_text().split()[0]) < 1e9:
-            time.sleep(0.1)
-        argv = ("/bin/touch", str(tmp_path / "ran"))
-        # On a machine whose other tests leave it few of them.
-        options = {"host": "node1", "most_cores_beside": 0.02}
-        refused = call(tmp_path / "r1", *argv, **options)
-    assert (refused["reason"], refused["exit_status"]) == ("busy", 125)
-    (why,) = refused["busy"]
-    # This machine may have more users, of whom one computes more.
-    told = r"node1: others use [0-9.]+ cores, mostly \S+ \(\d+\) of user \d+"
-    assert re.fullmatch(told, why)
-    assert not (tmp_path / "ran").exists()
 
 
 def test_a_node_keeps_the_folders_of_its_last_runs(tmp_path: Path) -> None:

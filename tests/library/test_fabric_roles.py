@@ -1,6 +1,5 @@
 """What the roles openmpi and infiniband compute, and the modules that only they use."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -9,11 +8,10 @@ import pytest
 import yaml
 from doctor_facts import healthy
 from executed_modules import call
-from standins import PROJECT, program
+from standins import PROJECT
 
-from dlperf_runner.catalog.reader import mpirun_of
 from dlperf_runner.doctor import fabric, links
-from dlperf_runner.provision import arguments, infiniband, ssh_mesh, vendor
+from dlperf_runner.provision import infiniband, ssh_mesh, vendor
 
 RELEASES = {"4.0.0": {"url": "https://v.example/o.tar.gz", "sha256": "1" * 64}}
 PREFIX, BUILT = "/usr/local/openmpi", "/usr/local/openmpi/bin/mpirun"
@@ -43,19 +41,6 @@ def test_the_mpirun_of_a_build_is_its_own() -> None:
     assert ssh_mesh.build_refusal("4.0.0", PREFIX, BUILT) == ""
     refused = ssh_mesh.build_refusal("4.0.0", PREFIX, "/usr/bin/mpirun")
     assert "Remove dlperf_mpirun from the inventory" in refused
-
-
-def test_a_build_of_the_role_is_where_the_catalogue_says() -> None:
-    defaults = yaml.safe_load((PROJECT / "roles/openmpi/defaults/main.yml").read_text())
-    assert arguments.stack_mpirun("v100-cuda10.2") == defaults["openmpi_prefix"] + "/bin/mpirun"
-    other = {"openmpi": {"method": "package", "version": None}}
-    assert (
-        arguments.stack_mpirun("v100-cuda10.2", other)
-        == arguments.stack_mpirun("cpu")
-        == "/usr/bin/mpirun"
-    )
-    # An unknown stack is refused where it is validated.
-    assert mpirun_of("no such stack") == "/usr/bin/mpirun"
 
 
 def test_a_proof_starts_one_process_a_host_over_tcp_and_the_named_interface() -> None:
@@ -110,22 +95,6 @@ def test_whatever_a_build_depends_on_is_in_its_key(tmp_path: Path) -> None:
         basis(tmp_path / "o", name="python"),
     ]
     assert len({one["key"], *(other["key"] for other in others)}) == 6
-
-
-def test_what_is_there_and_not_ours_is_foreign(tmp_path: Path) -> None:
-    prefix = tmp_path / "openmpi"
-    assert not basis(prefix)["is_foreign"]
-    prefix.mkdir()
-    assert not basis(prefix)["is_foreign"]
-    (prefix / "bin").mkdir()
-    found = basis(prefix)
-    assert found["is_foreign"]
-    assert found["installed_key"] is None
-    (prefix / ".dlperf-build").write_text(found["key"] + "\n")
-    found = basis(prefix, check=True)
-    assert (found["is_foreign"], found["changed"]) == (False, False)
-    assert found["installed_key"] == found["key"]
-    assert basis(prefix, check=True, version="4.0.1")["changed"]
 
 
 @pytest.mark.parametrize(
@@ -291,32 +260,3 @@ def test_a_node_without_cards_is_told_of_unless_they_are_its_hosts() -> None:
 )
 def test_the_kernels_complaint_is_explained(complaint: str, has_client: bool, said: str) -> None:
     assert said in infiniband.load_failure(complaint, has_client, "nv_peer_mem")
-
-
-# Where dpkg is this machine's, and nothing is installed.
-def run(tmp_path: Path, script: str, check: bool = False) -> dict[str, Any]:
-    given: dict[str, Any] = {
-        "name": "standin",
-        "argv": ["./installer"],
-        "chdir": str(program(tmp_path, "installer", script)),
-        "expect": "Installation passed successfully",
-        "undo": str(tmp_path / "undo"),
-        "logs": "/tmp/x.logs",
-    }
-    return call("package_installer", check, **given)
-
-
-def test_success_is_what_it_says_not_its_status(tmp_path: Path) -> None:
-    assert run(tmp_path, "exit 1", check=True)["changed"]
-    assert not (tmp_path / "undo").exists()
-    failed = run(tmp_path, "echo Failed to install mlnx-ofed-kernel-dkms")
-    assert failed["failed"]
-    assert "without printing 'Installation passed successfully'" in failed["msg"]
-    assert "Failed to install mlnx-ofed-kernel-dkms" in failed["msg"]
-    assert "/tmp/x.logs" in failed["msg"]
-    assert json.loads((tmp_path / "undo/standin.json").read_text())["unfinished"]
-    done = run(tmp_path, "echo Installation passed successfully")
-    assert (done["changed"], done["removed"]) == (True, [])
-    record = json.loads((tmp_path / "undo/standin.json").read_text())
-    assert not record["unfinished"]
-    assert record["installed"] == record["changed"] == record["removed"] == {}

@@ -85,19 +85,6 @@ def test_a_role_variable_is_a_consent_too() -> None:
     assert refuse.allowed({"dlperf_replace": ["cuda"]}, lambda value: value) == ["cuda"]
 
 
-@pytest.mark.heavy
-@pytest.mark.gpu_roles
-def test_a_node_keeps_what_it_has_only_if_it_has_it(tmp_path: Path) -> None:
-    """This machine has no driver, no OFED and no other OpenMPI."""
-    parts = ["driver", "container_runtime", "infiniband", "openmpi"]
-    said = " ".join(refused(copied_example(tmp_path), dlperf_adopt=parts).split())
-    assert "dlperf_adopt has driver, but no driver is loaded" in said
-    assert "dlperf_adopt has openmpi: set dlperf_mpirun" in said
-    assert "infiniband: MLNX_OFED none (the stack has 5.0-2.1.8.0), rdma-core" in said
-    # Nothing of an adopted part is asked for.
-    assert "infiniband_archive_sha256" not in said
-
-
 def test_a_node_with_an_arm_processor_is_told_at_once_what_its_stack_lacks(tmp_path: Path) -> None:
     shutil.copytree(PROJECT / "inventory/example-h100", mine := tmp_path / "mine")
     (mine / "hosts.yml").write_text("nodes: {hosts: {NODE1: {ansible_host: 127.0.0.1}}}\n")

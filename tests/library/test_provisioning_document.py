@@ -19,20 +19,6 @@ def told(mesh: dict[str, Any] | None = None, **changed: Any) -> dict[str, Any]:
     return document
 
 
-def test_a_cpu_node_needs_these_roles_and_refuses_only_a_python_that_does_not_fit() -> None:
-    document = told(frameworks=["mxnet"])
-    assert document["provision_roles"] == [
-        *("node_base", "ssh_mesh", "openmpi", "framework", "horovod")
-    ]
-    assert document["provision_preflights"] == ["python_env"]
-    assert document["openmpi_method"] == "package"
-    assert document["openmpi_mpirun"] == document["horovod_mpirun"] == "/usr/bin/mpirun"
-    (environment,) = document["python_env_environments"]
-    assert set(environment) == {"name", "requires_python"}
-    assert [item["name"] for item in document["horovod_environments"]] == ["mxnet"]
-    assert document["container_environments"] == []
-
-
 def test_the_published_cluster_gets_its_gpu_software_a_built_openmpi_and_a_python() -> None:
     document = told(stack="v100-cuda10.2", container_engine="podman")
     assert document["provision_roles"] == [
@@ -108,23 +94,6 @@ def test_environments_count_only_where_the_inventory_means_them() -> None:
     link = {"/opt/dlperf/envs": "/shared/envs"}
     assert counts("", {}) == counts("/shared", link) == [UV, mxnet]
     assert counts("/shared", {}) == counts("", link) == counts("/other", link) == [UV]
-
-
-def test_one_node_alone_gets_no_mesh_and_no_sshd_for_it() -> None:
-    document = told(nodes=1)
-    assert "ssh_mesh" not in document["provision_roles"]
-    assert "openssh-server" not in document["node_base_packages"]
-    assert "openssh-server" in told()["node_base_packages"]
-
-
-def test_containers_are_made_of_the_environments_where_an_engine_is_named() -> None:
-    assert "podman" not in told()["node_base_packages"]
-    document = told(frameworks=["mxnet", "paddle"], container_engine="podman")
-    assert "container" in document["provision_roles"]
-    assert "podman" in document["node_base_packages"]
-    with_horovod, without = document["container_environments"]
-    assert with_horovod["horovod"]["module"] == "horovod.mxnet"
-    assert "horovod" not in without
 
 
 def test_what_is_as_pinned_is_complete_unless_the_python_that_made_it_goes() -> None:

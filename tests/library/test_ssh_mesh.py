@@ -201,29 +201,6 @@ class TestSshMesh:
             assert known.read_text().splitlines()[1].startswith(f"{name},10.11.0.")
             assert known.stat().st_mode & 0o777 == 0o644
 
-    def test_a_node_leaves_the_home_to_the_others(
-        self, home: Path, tmp_path: Path, host_key: dict[str, list[str]]
-    ) -> None:
-        names, known = self.NODES[:2], str(tmp_path / "known")
-        for name in names:
-            self.call(home, "ssh_mesh_identity", comment="it", node=name, **host_key)
-        everyone = [self.member(name) for name in names]
-        self.call(home, "ssh_mesh_trust", members=everyone, known_hosts=known)
-        authorized = home / ".ssh/authorized_keys"
-        before = authorized.read_text()
-
-        def leave(name: str, check: bool = False) -> dict[str, Any]:
-            given = {"members": [], "leaves": name, "known_hosts": known}
-            return self.call(home, "ssh_mesh_trust", check, **given)
-
-        assert leave("node1", check=True)["others"] == ["node2"]
-        assert leave("node1")["others"] == ["node2"]
-        assert authorized.read_text() == before
-        assert Path(known).read_text() == ""
-        assert leave("node2")["others"] == []
-        assert authorized.read_text() == ""
-        assert not (home / ".ssh/dlperf_nodes").exists()
-
     def test_what_a_crash_has_left_is_no_lock(self, home: Path, tmp_path: Path) -> None:
         lock = home / ".ssh/authorized_keys.dlperf-lock"
         lock.mkdir(parents=True)
@@ -236,15 +213,6 @@ class TestSshMesh:
         )
         assert result["members"] == ["node1"]
         assert not lock.exists()
-
-    def test_one_number_is_needed_for_one_home(
-        self, home: Path, host_key: dict[str, list[str]]
-    ) -> None:
-        os.chown(home, 64322, 64321)
-        result = self.call(home, "ssh_mesh_identity", comment="it", **host_key)
-        assert f"{home} belongs to the user with number 64322" in result["msg"]
-        assert f"{self.ACCOUNT} has number 64321" in result["msg"]
-        assert "set node_base_uid to it" in result["msg"]
 
     def test_an_address_that_is_none_is_refused(self, tmp_path: Path) -> None:
         one = {"name": "node1", "addresses": ["node1.example"], "host_keys": []}

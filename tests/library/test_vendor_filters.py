@@ -1,7 +1,6 @@
 """The filters by which roles read their release tables and find vendors' repositories."""
 
 import hashlib
-import json
 import re
 import runpy
 from functools import partial
@@ -274,19 +273,3 @@ def test_an_address_that_the_vendor_took_away_is_refused_in_check_mode_too(
         server.shutdown()
     assert f"cannot download {source}: HTTP Error 404" in message
     assert "set infiniband_archive to a copy of it" in message
-
-
-def test_settings_are_merged_once_and_given_back(tmp_path: Path) -> None:
-    path = tmp_path / "daemon.json"
-    path.write_text('{"log-driver":   "local"}')
-    given = {"path": str(path), "undo": str(tmp_path / "undo"), "settings": {"runtimes": {"n": 1}}}
-
-    def settle(state: str) -> bool:
-        return call("json_settings", **given, state=state)["changed"]
-
-    assert settle("present")
-    assert json.loads(path.read_text()) == {"log-driver": "local", "runtimes": {"n": 1}}
-    assert not settle("present")
-    assert settle("absent")
-    assert path.read_text() == '{"log-driver":   "local"}'
-    assert not (tmp_path / "undo").exists()
