@@ -110,18 +110,6 @@ def test_what_is_as_pinned_is_complete_unless_the_python_that_made_it_goes() -> 
     assert kept["dlperf_node"]["complete"] == [UV]
 
 
-@pytest.mark.parametrize(
-    ("found", "stack", "version"),
-    [("3.11.2", "cpu", "3.11.2"), (None, "cpu", None), (None, "v100-cuda10.2", "3.7.17")],
-)
-def test_the_python_that_is_not_there_yet_will_be_the_stacks(
-    found: str | None, stack: str, version: str | None
-) -> None:
-    there = node(python_version=found)
-    document = arguments.for_node(choice(stack=stack), there, {})
-    assert document["dlperf_node"]["python_version"] == version
-
-
 def test_a_nodes_own_proof_of_a_mesh_that_the_others_do_not_share_does_not_count() -> None:
     stamps = {"ssh_mesh": {"trust": "a"}, "openmpi": {"interface": "eth0"}}
     proven = node(stamps=stamps)

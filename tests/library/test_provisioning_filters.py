@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ansible.module_utils import sshd_access
 from executed_modules import call, play
-from provisioning_choices import choice, node, settings
+from provisioning_choices import node, settings
 from standins import PROJECT
 
 from dlperf_runner.provision import arguments, environments, ssh_mesh
@@ -92,29 +92,6 @@ def test_vendors_files_come_from_the_mirror_unless_they_have_their_own(
 def test_slurm_is_asked_for_by_any_form_of_true() -> None:
     for value, is_wanted in (("true", True), ("yes", True), (True, True), ("false", False)):
         assert ("slurm" in told(slurm=value)["provision_roles"]) == is_wanted
-
-
-def test_what_is_the_same_on_all_nodes_is_computed_of_all() -> None:
-    proven = {"ssh_mesh": {"members": {}}}
-    hosts = {
-        name: {"ansible_host": address, "ansible_facts": {"dlperf_node": {"stamps": proven}}}
-        for name, address in (("a", "10.0.0.1"), ("b", "b.example"))
-    }
-    hosts["down"] = {"ansible_host": "10.0.0.3"}
-    found = arguments.of_all(["a", "b", "down"], hosts, ["a", "b"])
-    assert found["node_base_hosts"] == {"a": "10.0.0.1", "down": "10.0.0.3"}
-    assert found["slurm_addresses"] == {"a": "10.0.0.1", "b": "b", "down": "10.0.0.3"}
-    assert found["ssh_mesh_addresses"]["b"] == ["b.example"]
-    assert found["provision_mesh"] == proven["ssh_mesh"]
-
-
-def test_packages_of_the_distribution_are_installed_with_the_others() -> None:
-    chosen = choice(frameworks=["pytorch"], stack="cpu")
-    variables = arguments.for_node(chosen, node(python_version="3.13.5"), {})
-    assert "python3-torch" in variables["node_base_packages"]
-    (environment,) = variables["framework_environments"]
-    assert environment["apt_packages"] == ["python3-torch"]
-    assert environment["variables"] == {"USE_LIBUV": "0"}
 
 
 def test_a_large_mesh_is_proven_from_the_first_to_all_and_from_each_to_the_next() -> None:
