@@ -57,5 +57,3 @@ def test_a_key_is_judged_as_nodes_judge_it(tmp_path: Path) -> None:
             openpgp_key.fingerprints(openpgp_key.dearmored(content))
     with pytest.raises(ValueError, match="secret key"):
         keyring(secret)
-    with pytest.raises(ValueError, match="secret key"):
-        openpgp_key.fingerprints(openpgp_key.dearmored(secret))

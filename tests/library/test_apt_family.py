@@ -43,6 +43,8 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_fingerprints_are_those_that_gpg_says_of_every_key(keys: dict[str, Any]) -> None:
     assert openpgp_key.fingerprints(keys["one"]) == keys["fingerprints"][:1]
     assert sorted(openpgp_key.fingerprints(keys["both"])) == sorted(keys["fingerprints"])
+    with pytest.raises(ValueError, match="secret key"):
+        openpgp_key.fingerprints(keys["secret"])
 
 
 def test_a_key_beside_the_right_one_is_refused(keys: dict[str, Any]) -> None:

@@ -7,15 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmark_jobs import (
-    SLEEP,
-    call,
-    is_launched,
-    lock_in,
-    processes_of,
-    until,
-    until_gone,
-)
+from benchmark_jobs import SLEEP, call, is_launched, lock_in, processes_of, until, until_gone
 
 
 @pytest.mark.parametrize(

@@ -73,13 +73,7 @@ def test_of_a_failed_step_the_end_is_shown() -> None:
 
 
 def basis(prefix: Path, check: bool = False, **more: Any) -> dict[str, Any]:
-    given = {
-        "name": "openmpi",
-        "version": "4.0.0",
-        "sha256": "A" * 64,
-        "path": str(prefix),
-        **more,
-    }
+    given = {"name": "openmpi", "version": "4.0.0", "sha256": "A" * 64, "path": str(prefix), **more}
     return call("build_basis", check, **given)
 
 

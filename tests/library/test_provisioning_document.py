@@ -22,7 +22,7 @@ def told(mesh: dict[str, Any] | None = None, **changed: Any) -> dict[str, Any]:
 def test_the_published_cluster_gets_its_gpu_software_a_built_openmpi_and_a_python() -> None:
     document = told(stack="v100-cuda10.2", container_engine="podman")
     assert document["provision_roles"] == [
-        *("node_base", "gpu_node", "ssh_mesh", "openmpi", "python", "framework", "horovod"),
+        *("node_base", "gpu_node", "ssh_mesh", "openmpi", "python", "framework", "horovod")
     ]
     assert document["provision_preflights"] == ["gpu_node", "openmpi", "python", "python_env"]
     assert document["gpu_node_stack"]["driver"] == {"version": "440.33.01"}

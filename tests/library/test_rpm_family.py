@@ -191,30 +191,6 @@ def test_the_system_says_whether_its_packages_are_rpm(
     assert not node_packages.has_rpm(str(tmp_path / "nowhere"))
 
 
-def test_packages_are_asked_for_by_the_names_of_debian() -> None:
-    python36 = "python36\t3.6.8-39.el8\tx86_64\n"
-
-    def run(argv: list[str]) -> str:
-        if argv == rpm_family.QUERY:
-            return RPM + "openssh-clients\t8.7p1-38.el9\tx86_64\n"
-        assert argv[:3] == ["rpm", "-q", "--whatprovides"]
-        return python36 if argv[-1] == "python3" else f"no package provides {argv[-1]}\n"
-
-    names = ["openssh-client", "python3", "python3-venv", "libgomp1", "dkms"]
-    names += ["linux-headers-5.14.0-503.11.1.el9_5.x86_64", "linux-headers-5.14.0-1.el9.x86_64"]
-    assert node_packages.own_versions(names, run) == {
-        "openssh-client": "8.7p1-38.el9",
-        "python3": "3.6.8-39.el8",
-        "python3-venv": "3.6.8-39.el8",
-        "dkms": "1-1.el9",
-        "linux-headers-5.14.0-503.11.1.el9_5.x86_64": "5.14.0-503.11.1.el9_5",
-    }
-    assert (
-        node_packages.own_name("linux-headers-5.14.0-1.el9.x86_64")
-        == "kernel-devel-5.14.0-1.el9.x86_64"
-    )
-
-
 def test_labels_are_restored_only_where_selinux_is_on(tmp_path: Path) -> None:
     told = tmp_path / "told"
     folder = program(tmp_path / "bin", "restorecon", f'echo "$@" >> {told}')

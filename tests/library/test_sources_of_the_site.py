@@ -102,7 +102,7 @@ SETUPS = {
         {
             "/etc/apt/sources.list.d/docker.sources": "# The site's\nTypes: deb\n"
             f"URIs: https://{DOCKER}/\nSuites: jammy\nComponents: stable\n"
-            "Signed-By:\n{armoured}\n",
+            "Signed-By:\n{armoured}\n"
         },
     ),
     "docker in the main file": Setup(

@@ -141,20 +141,6 @@ def test_processes_on_the_devices(tmp_path: Path) -> None:
     assert int(found["age_s"]) >= int(found["run_age_s"]) >= 0
 
 
-@pytest.mark.parametrize("sample_gpus", [True, False])
-def test_a_node_without_gpus_is_sampled_alone(tmp_path: Path, sample_gpus: bool) -> None:
-    smi = [] if sample_gpus else [prints(tmp_path / "bin", TWO.format(1, 1))]
-    result = sampled(tmp_path / "r1", *smi, sample_gpus=sample_gpus)
-    assert "gpu_memory_mib" not in result
-    assert kept(result) == {"train.log", "telemetry-node1.csv"}
-    first, *_, last = table(tmp_path / "r1" / "telemetry-node1.csv")
-    assert first["device"] == ""
-    assert 0 < float(first["cpu_busy_s"]) <= float(last["cpu_busy_s"])
-    assert float(first["memory_used_mib"]) > 0
-    assert first["load_1m"] and first["network_sent_mib"]
-    assert not (tmp_path / "bin" / "calls").exists()
-
-
 @pytest.mark.parametrize(
     ("devices", "visible", "counted"),
     [

@@ -105,22 +105,6 @@ def test_a_system_that_is_too_new_is_one_sentence(system: str, said: str) -> Non
     assert arguments.system_refusal(arguments.stack_document("mi300-rocm7"), system, "n1") == ""
 
 
-def test_rpm_packages_have_repositories_and_versions_of_their_own() -> None:
-    entry = vendor.release(releases("nvidia_driver"), "580.105.08", "rhel9", "the driver", "x")
-    assert entry["packages"]["nvidia-driver-cuda"] == "580.105.08-1.el9"
-    assert entry["stream"] == "nvidia-driver:580-open"
-    cuda = vendor.repository("nvidia-cuda", "rhel9", "/srv/mirror", {})
-    assert cuda["key"].endswith("/repos/rhel9/x86_64/D42D0685.pub")
-    assert (cuda["signed"], cuda["fingerprints"]) == (
-        "packages",
-        ["610C7B14E068A878070DA4E99CD0A493D42D0685"],
-    )
-    assert vendor.repository("nvidia-container", "rhel9", None, {})["signed"] == "index"
-    docker = vendor.repository("docker", "rhel8", None, {})
-    assert docker["uri"] == "https://download.docker.com/linux/rhel/8/x86_64/stable/"
-    assert docker["components"] == []
-
-
 @pytest.mark.parametrize(
     ("version", "package", "exact"),
     [
