@@ -91,6 +91,22 @@ def test_whatever_a_build_depends_on_is_in_its_key(tmp_path: Path) -> None:
     assert len({one["key"], *(other["key"] for other in others)}) == 6
 
 
+def test_what_is_there_and_not_ours_is_foreign(tmp_path: Path) -> None:
+    prefix = tmp_path / "openmpi"
+    assert not basis(prefix)["is_foreign"]
+    prefix.mkdir()
+    assert not basis(prefix)["is_foreign"]
+    (prefix / "bin").mkdir()
+    found = basis(prefix)
+    assert found["is_foreign"]
+    assert found["installed_key"] is None
+    (prefix / ".dlperf-build").write_text(found["key"] + "\n")
+    found = basis(prefix, check=True)
+    assert (found["is_foreign"], found["changed"]) == (False, False)
+    assert found["installed_key"] == found["key"]
+    assert basis(prefix, check=True, version="4.0.1")["changed"]
+
+
 @pytest.mark.parametrize(
     ("method", "peer_memory", "driver", "said"),
     [

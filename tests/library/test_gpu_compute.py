@@ -14,7 +14,7 @@ from standins import program, tree
 
 from dlperf_runner.provision import nvidia_driver
 
-LOADED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.105.08  Wed Oct 29 22:15:28 UTC 2025"
+LOADED = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.105.08  Release Build"
 OF_LOADED = {
     "proc/driver/nvidia/version": LOADED,
     "proc/modules": "nvidia_uvm 1 0 - Live 0x0\nnvidia 1 1 nvidia_uvm, Live 0x0",
