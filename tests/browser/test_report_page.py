@@ -103,23 +103,6 @@ BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 OPEN_DETAILS = "document.querySelectorAll('details').forEach(item => { item.open = true; })"
 
 
-def test_plots_are_there_with_their_lines_and_letters(opened: Open, report: Path) -> None:
-    page = opened(report).page
-    boxes = page.evaluate(
-        "Array.from(document.querySelectorAll('figure svg'), s => [s.getBoundingClientRect().width,"
-        " s.getBoundingClientRect().height, s.querySelectorAll('.role-mark path').length,"
-        " getComputedStyle(s.querySelector('.mark-line path[stroke-width=\"2\"]')).stroke,"
-        " getComputedStyle(s.querySelector('text')).fontSize])"
-    )
-    assert len(boxes) == 6
-    for width, height, marks, stroke, size in boxes:
-        assert width > 300
-        assert height > 200
-        assert marks >= 3
-        assert stroke == "rgb(0, 114, 178)"
-        assert size in ("13px", "15px")
-
-
 def live(page: Page, number: int = 0) -> Locator:
     """A plot that somebody points at."""
     plot = page.locator("figure .plot").nth(number)

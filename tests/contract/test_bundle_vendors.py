@@ -348,27 +348,6 @@ def test_an_interrupted_download_is_resumed(tmp_path: Path, has_ranges: bool) ->
         assert " 404 " in apt.fetch(root, wanted)[target]
 
 
-def test_each_of_several_downloads_has_its_reason(tmp_path: Path) -> None:
-    for name in ("file", "another"):
-        (tmp_path / name).write_bytes(b"content")
-    root = apt.Root(tmp_path / "apt", "amd64")
-    apt.prepare(root)
-    right, wrong = digest(tmp_path / "file"), "0" * 64
-    with RangeServer(tmp_path) as server:
-        wanted = {
-            tmp_path / "got": (f"{server.url}/file", right),
-            tmp_path / "other": (f"{server.url}/another", wrong),
-            tmp_path / "gone": (f"{server.url}/gone", right),
-            tmp_path / "away": (f"copy:{tmp_path}/away", right),
-        }
-        reasons = {path.name: reason for path, reason in apt.fetch(root, wanted).items()}
-    assert set(reasons) == {"other", "gone", "away"}
-    assert f"sha256 {wrong} was expected, found {right}" in reasons["other"]
-    assert " 404 " in reasons["gone"]
-    assert reasons["away"] == f"is not at {tmp_path}/away"
-    assert (tmp_path / "got").read_bytes() == b"content" and not (tmp_path / "other").exists()
-
-
 @pytest.mark.parametrize("url", ["https://../x", "https://host/%2e%2e/%2e%2e/x", "/etc/passwd"])
 def test_no_address_leads_out_of_the_folder(tmp_path: Path, url: str) -> None:
     downloads = Downloads(tmp_path, apt.Root(tmp_path, "amd64"))

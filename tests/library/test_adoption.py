@@ -91,13 +91,6 @@ def test_what_an_adopted_driver_means_for_the_workloads(
     assert text.startswith(f"driver: 535.161.07 (the stack has {wanted['driver']['version']})")
 
 
-def test_other_parts_are_told_with_their_versions(tmp_path: Path) -> None:
-    notes = adoption.meanings(list(adoption.TITLES), software(tmp_path), H100)["notes"]
-    assert notes[1] == "container_runtime: docker 24.0.7, NVIDIA's container toolkit 1.14.6"
-    assert notes[2] == "infiniband: MLNX_OFED 5.8-1.0.1.1, rdma-core 44.0"
-    assert notes[3].startswith("openmpi: 4.1.5rc2 (the stack has 5.0.8)")
-
-
 def test_the_record_on_the_node_has_the_versions_of_what_it_keeps(tmp_path: Path) -> None:
     has = software(tmp_path)
     assert has["recorded"] is None

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan.inventory import read_inventory
@@ -44,20 +43,3 @@ def test_what_ansible_cannot_read_is_an_error(
     with pytest.raises(UserError) as caught:
         read_inventory([str(path)])
     assert message in str(caught.value)
-
-
-def test_the_files_of_a_stack_are_not_read_for_each_node(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """For 1,000 nodes, that took 3 of 5 seconds (benchmarks/README.md)."""
-    read: list[object] = []
-    load = yaml.safe_load
-    monkeypatch.setattr(yaml, "safe_load", lambda text: read.append(text) or load(text))
-    counts = []
-    for nodes in (2, 40):
-        path = tmp_path / f"{nodes}.ini"
-        path.write_text(f"[nodes]\nnode[1:{nodes}]\n{VARIABLES}")
-        read.clear()
-        assert len(read_inventory([str(path)])) == nodes
-        counts.append(len(read))
-    assert counts[1] <= counts[0]

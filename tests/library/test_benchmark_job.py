@@ -4,21 +4,10 @@ import json
 import os
 import re
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from benchmark_jobs import (
-    BURN,
-    SLEEP,
-    call,
-    is_launched,
-    lock_in,
-    of_another_user,
-    processes_of,
-    until,
-    until_gone,
-)
+from benchmark_jobs import SLEEP, call, is_launched, lock_in, processes_of, until, until_gone
 
 
 @pytest.mark.parametrize(
@@ -169,14 +158,6 @@ def test_a_cleanup_that_cannot_be_started_says_nothing(tmp_path: Path) -> None:
     assert (result["exit_status"], result["tail"]) == (0, "")
 
 
-def test_stopping_ends_the_command_now(tmp_path: Path) -> None:
-    argv = (*SLEEP, f"dlperf-stopped-{os.getpid()}")
-    call(tmp_path, *argv, wait_s=0)
-    ended = call(tmp_path, *argv, order="stopped")  # half of what it sleeps
-    assert (ended["finished"], ended["reason"]) == (True, "stopped")
-    assert not processes_of(argv[-1])
-
-
 def test_every_call_renews_the_lease_of_the_lock(tmp_path: Path) -> None:
     lock = lock_in(tmp_path / "lock")
     assert call(tmp_path / "r1", "/bin/true", lock=lock)["exit_status"] == 0
@@ -195,39 +176,6 @@ def test_who_lost_the_node_stops_at_once_and_launches_nothing(tmp_path: Path) ->
     never = call(tmp_path / "r2", "/bin/rm", str(tmp_path / "marker"), lock=lock)
     assert (never["finished"], never["reason"]) == (True, "lock")
     assert (tmp_path / "marker").exists()
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="starts a process of another user")
-def test_process_of_somebody_else_that_computes_is_seen_and_the_run_s_own_are_not(
-    tmp_path: Path,
-) -> None:
-    own = ["setpriv", "--reuid=4712", "--clear-groups", "setsid", "--fork", "--wait"]
-    own += ["/usr/bin/python3", "-c", BURN.replace("600", "3")]
-    with of_another_user(BURN) as other:
-        result = call(tmp_path, *own, host="node1")
-    assert result["exit_status"] == 0
-    # This machine may have more users, whose processes are none of the test's.
-    seen = [process for process in result["beside"] if process["uid"] in (4711, 4712)]
-    assert [(p["host"], p["pid"], p["uid"]) for p in seen] == [("node1", other.pid, 4711)]
-    assert 0.02 < seen[0]["cores"] <= 1.05
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="starts a process of another user")
-def test_run_does_not_start_on_a_node_where_somebody_else_computes(tmp_path: Path) -> None:
-    with of_another_user(BURN) as other:
-        computed = Path(f"/proc/{other.pid}/schedstat")  # nanoseconds; first number
-        while int(computed.read_text().split()[0]) < 1e9:
-            time.sleep(0.1)
-        argv = ("/bin/touch", str(tmp_path / "ran"))
-        # On a machine whose other tests leave it few of them.
-        options = {"host": "node1", "most_cores_beside": 0.02}
-        refused = call(tmp_path / "r1", *argv, **options)
-    assert (refused["reason"], refused["exit_status"]) == ("busy", 125)
-    (why,) = refused["busy"]
-    # This machine may have more users, of whom one computes more.
-    told = r"node1: others use [0-9.]+ cores, mostly \S+ \(\d+\) of user \d+"
-    assert re.fullmatch(told, why)
-    assert not (tmp_path / "ran").exists()
 
 
 def test_a_node_keeps_the_folders_of_its_last_runs(tmp_path: Path) -> None:

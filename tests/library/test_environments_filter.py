@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from standins import PROJECT
 from tiny_index import module_wheel
 
 from dlperf_runner.core.errors import UserError
@@ -123,17 +122,10 @@ def test_an_operators_wheel_is_called_as_its_own_metadata_say(
     there = {old["path"]: {"python": "3.7.16", "distributions": distributions}}
     pins = tmp_path / "none.txt"
     pins.touch()
-    assert arguments.complete([{**old, "requirements": pins}], there, "3.7.9") == [old["path"]]
-
-
-def test_an_environment_names_its_files_on_the_controller(root: str) -> None:
-    (found,) = environments.installed(["net"], "cpu")
-    assert found["path"] == "/opt/dlperf/envs/net"
-    assert found["requirements"] == f"{root}/requirements/net.txt"
-    assert found["distribution"] == "net"
-    # A framework of the user has no Horovod of its own: these are files of the project.
-    assert found["horovod"]["requirements"] == str(PROJECT / "r.txt")
-    assert found["horovod"]["module"] == "h"
+    pinned = [{**old, "requirements": pins}]
+    assert arguments.complete(pinned, there, "3.7.9") == [old["path"]]
+    there[old["path"]]["distributions"] = {}
+    assert arguments.complete(pinned, there, "3.7.9") == []
 
 
 def test_what_has_no_horovod_is_left_out_where_horovod_is_asked_for(root: str) -> None:

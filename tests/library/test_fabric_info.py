@@ -57,13 +57,7 @@ def test_a_card_of_the_published_tests(tmp_path: Path) -> None:
                 ],
             }
         ],
-        "interfaces": {
-            "ib0": {
-                "state": "up",
-                "mtu": 65520,
-                "addresses": ["10.11.0.2/24"],
-            }
-        },
+        "interfaces": {"ib0": {"state": "up", "mtu": 65520, "addresses": ["10.11.0.2/24"]}},
         "modules": {"nv_peer_mem": "1.0-9", "ib_ipoib": None, "mlx5_core": "5.0-2.1.8"},
         "missing_rails": [],
         "acs": [],

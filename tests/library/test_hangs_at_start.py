@@ -38,13 +38,6 @@ with open("/dev/zero", "rb") as file:
         file.read(1 << 18)
         time.sleep(0.1)
 """
-# As a program that is waiting for its disk: in D until the child of vfork(2) ends (clone(2)).
-IN_D = """
-import ctypes, os, sys, time
-number = {"x86_64": 56, "aarch64": 220}[os.uname().machine]
-if ctypes.CDLL(None).syscall(number, 0x4000 | 17, 0, 0, 0, 0) == 0:
-    time.sleep(600)
-"""
 LIMITS = {"hung_after_s": 2, "first_step_s": 100, "timeout_s": 300}
 LIMITS |= {"host": "node1", "sample_gpus": False}
 
@@ -96,14 +89,6 @@ def test_rank_that_is_stopped_while_the_others_spin(tmp_path: Path) -> None:
     # The next run starts where that one ended.
     assert ended(tmp_path, "print('well')", launch="t2")["exit_status"] == 0
     assert not (tmp_path / "hang-node1.txt").exists()
-
-
-@pytest.mark.skipif(os.uname().machine not in ("x86_64", "aarch64"), reason="of these, the number")
-def test_process_in_d_for_the_whole_time(tmp_path: Path) -> None:
-    result = ended(tmp_path, IN_D)
-    assert result["reason"] == "hung_at_start"
-    assert " waited for a disk, a file server or a device for " in result["sign"]
-    assert "D (disk sleep)" in state_of(tmp_path, result)
 
 
 def test_all_processes_idle(tmp_path: Path) -> None:

@@ -51,23 +51,16 @@ def node_facts(**arguments: Any) -> dict[str, Any]:
     return facts["dlperf_node"] | {"release": facts["distribution_release"]}
 
 
-def test_it_says_release_interpreter_and_stamps(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text('{"proven": "a", "inputs": {"version": "1"}}')
-    (tmp_path / "broken.json").write_text("{")
-    result = node_facts(interpreter=sys.executable, stamps=str(tmp_path))
-    assert result["stamps"] == {"a": {"version": "1"}}
-    assert result["python_version"] == ".".join(str(part) for part in sys.version_info[:3])
-    codename = f"VERSION_CODENAME={result['release']}\n"
-    assert codename in Path("/etc/os-release").read_text()
-
-
-def test_it_says_which_builds_of_ours_are_there(tmp_path: Path) -> None:
+def test_it_says_which_interpreter_and_builds_of_ours_are_there(tmp_path: Path) -> None:
     (tmp_path / "ours").mkdir()
     (tmp_path / "ours/.dlperf-build").write_text("python-3.7.17_1\n")
     (tmp_path / "foreign").mkdir()
     paths = [str(tmp_path / name) for name in ("ours", "foreign", "absent")]
-    result = node_facts(builds=paths, stamps=str(tmp_path))
+    result = node_facts(interpreter=sys.executable, builds=paths, stamps=str(tmp_path))
     assert result["builds"] == {paths[0]: "python-3.7.17_1"}
+    assert result["python_version"] == ".".join(map(str, sys.version_info[:3]))
+    codename = f"VERSION_CODENAME={result['release']}\n"
+    assert codename in Path("/etc/os-release").read_text()
 
 
 def test_an_interpreter_that_is_not_there_has_no_version(tmp_path: Path) -> None:

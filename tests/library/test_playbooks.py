@@ -114,16 +114,8 @@ def test_planning_makes_a_campaign_and_shows_its_notes(tmp_path: Path) -> None:
     shown = {"ansible.builtin.debug": {"msg": told}}
     (tmp_path / "plan.yml").write_text(yaml.safe_dump([{**play, "tasks": [*play["tasks"], shown]}]))
     (tmp_path / "hosts.ini").write_text(INVENTORY)
-    options = [
-        "-i",
-        tmp_path / "hosts.ini",
-        "-e",
-        f"campaign={tmp_path}/c",
-        "-e",
-        "nodes=1",
-        "-e",
-        "matrix=smoke",
-    ]
+    options = ["-i", tmp_path / "hosts.ini", "-e", f"campaign={tmp_path}/c", "-e", "nodes=1"]
+    options += ["-e", "matrix=smoke"]
     options += ["-e", "model=arcface", "-e", f"ansible_python_interpreter={sys.executable}"]
     plugins = str(PROJECT / "playbooks/action_plugins")
     done = playbook(*options, tmp_path / "plan.yml", ANSIBLE_ACTION_PLUGINS=plugins)
@@ -169,34 +161,22 @@ def played(directory: Path, broken: list[str], **variables: Any) -> tuple[list[l
     return [sorted(batch) for batch in batches], output
 
 
-def test_all_nodes_are_one_batch_unless_the_inventory_says_otherwise(tmp_path: Path) -> None:
-    others = [name for name in NODES if name != "node3"]
-    assert played(tmp_path, ["node3"])[0] == [others, others]
-
-
-def test_the_inventory_sets_batches(tmp_path: Path) -> None:
-    batches = [NODES[:1], NODES[1:4], NODES[4:]]
-    assert played(tmp_path, [], dlperf_serial=[1, "50%"])[0] == [*batches, NODES]
-
-
 @pytest.mark.parametrize(
-    ("most", "changed"), [(50, [["node2"], NODES[2:4], NODES[4:], ["node2", *NODES[2:]]]), (49, [])]
+    ("variables", "broken", "changed"),
+    [
+        ({}, "node3", [[name for name in NODES if name != "node3"]] * 2),
+        ({"serial": [1, "50%"]}, "", [NODES[:1], NODES[1:4], NODES[4:], NODES]),
+        (
+            {"serial": 2, "max_fail_percentage": 50},
+            *("node1", [["node2"], NODES[2:4], NODES[4:], ["node2", *NODES[2:]]]),
+        ),
+        ({"serial": 2, "max_fail_percentage": 49}, "node1", []),
+    ],
 )
-def test_too_many_failures_end_the_run_before_the_next_batch(
-    tmp_path: Path, most: int, changed: list[list[str]]
+def test_the_inventory_sets_batches_and_how_many_failures_end_the_run(
+    tmp_path: Path, variables: dict[str, Any], broken: str, changed: list[list[str]]
 ) -> None:
-    variables = {"dlperf_serial": 2, "dlperf_max_fail_percentage": most}
-    batches, output = played(tmp_path, ["node1"], **variables)
+    named = {f"dlperf_{name}": value for name, value in variables.items()}
+    batches, output = played(tmp_path, [broken], **named)
     assert batches == changed
-    if not changed:
-        assert not re.search(r"^\S+: \[node3\]", output, re.M)
-
-
-def test_playbook_is_valid_with_and_without_nodes(tmp_path: Path) -> None:
-    empty = tmp_path / "hosts.yml"
-    empty.write_text("nodes: {}\n")
-    assert "no hosts matched" in play("provision.yml", "-i", empty)
-    parts = play("--list-tasks", "provision.yml", "-i", "inventory/example").split("  play #")
-    assert "Gather facts about the nodes" in parts[1]
-    assert "Install the stack's GPU software" in parts[2]
-    assert "Install and verify OpenMPI" in parts[3]
+    assert bool(re.search(r"^\S+: \[node4\]", output, re.M)) == bool(changed)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from provisioning_choices import choice, node, settings
+from provisioning_choices import choice, node
 from standins import PROJECT
 
 from dlperf_runner.provision import arguments
@@ -19,44 +19,10 @@ def told(mesh: dict[str, Any] | None = None, **changed: Any) -> dict[str, Any]:
     return document
 
 
-def test_a_node_is_asked_for_what_its_stack_and_frameworks_need() -> None:
-    assert arguments.query(settings(frameworks=["mxnet"])) == {
-        "interpreter": "/usr/bin/python3",
-        "packages": [
-            *("sudo", "ca-certificates", "openssh-client"),
-            *("openssh-server", "openmpi-bin", "python3", "libgomp1"),
-            "libquadmath0",
-        ],
-        "user": "dlperf",
-        "limits": {"memlock": "unlimited"},
-        "environments": [UV, "/opt/dlperf/envs/mxnet"],
-        "builds": ["/opt/dlperf/python"],
-        "links": ["/opt/dlperf/envs"],
-    }
-    published = arguments.query(settings(stack="v100-cuda10.2"))
-    assert published["interpreter"] == "/opt/dlperf/python/bin/python3"
-    own = arguments.query(settings(stack="v100-cuda10.2", interpreter="/opt/python3.7"))
-    assert own["interpreter"] == "/opt/python3.7"
-
-
-def test_a_cpu_node_needs_these_roles_and_refuses_only_a_python_that_does_not_fit() -> None:
-    document = told(frameworks=["mxnet"])
-    assert document["provision_roles"] == [
-        *("node_base", "ssh_mesh", "openmpi", "framework", "horovod")
-    ]
-    assert document["provision_preflights"] == ["python_env"]
-    assert document["openmpi_method"] == "package"
-    assert document["openmpi_mpirun"] == document["horovod_mpirun"] == "/usr/bin/mpirun"
-    (environment,) = document["python_env_environments"]
-    assert set(environment) == {"name", "requires_python"}
-    assert [item["name"] for item in document["horovod_environments"]] == ["mxnet"]
-    assert document["container_environments"] == []
-
-
 def test_the_published_cluster_gets_its_gpu_software_a_built_openmpi_and_a_python() -> None:
     document = told(stack="v100-cuda10.2", container_engine="podman")
     assert document["provision_roles"] == [
-        *("node_base", "gpu_node", "ssh_mesh", "openmpi", "python", "framework", "horovod"),
+        *("node_base", "gpu_node", "ssh_mesh", "openmpi", "python", "framework", "horovod")
     ]
     assert document["provision_preflights"] == ["gpu_node", "openmpi", "python", "python_env"]
     assert document["gpu_node_stack"]["driver"] == {"version": "440.33.01"}
@@ -130,23 +96,6 @@ def test_environments_count_only_where_the_inventory_means_them() -> None:
     assert counts("/shared", {}) == counts("", link) == counts("/other", link) == [UV]
 
 
-def test_one_node_alone_gets_no_mesh_and_no_sshd_for_it() -> None:
-    document = told(nodes=1)
-    assert "ssh_mesh" not in document["provision_roles"]
-    assert "openssh-server" not in document["node_base_packages"]
-    assert "openssh-server" in told()["node_base_packages"]
-
-
-def test_containers_are_made_of_the_environments_where_an_engine_is_named() -> None:
-    assert "podman" not in told()["node_base_packages"]
-    document = told(frameworks=["mxnet", "paddle"], container_engine="podman")
-    assert "container" in document["provision_roles"]
-    assert "podman" in document["node_base_packages"]
-    with_horovod, without = document["container_environments"]
-    assert with_horovod["horovod"]["module"] == "horovod.mxnet"
-    assert "horovod" not in without
-
-
 def test_what_is_as_pinned_is_complete_unless_the_python_that_made_it_goes() -> None:
     there = node(environments={UV: pinned(PINNED)})
     known = arguments.for_node(choice(), there, {})["dlperf_node"]
@@ -159,18 +108,6 @@ def test_what_is_as_pinned_is_complete_unless_the_python_that_made_it_goes() -> 
     assert document["python_version"] == ""
     kept = arguments.for_node(choice(python="3.11.2"), built, {})
     assert kept["dlperf_node"]["complete"] == [UV]
-
-
-@pytest.mark.parametrize(
-    ("found", "stack", "version"),
-    [("3.11.2", "cpu", "3.11.2"), (None, "cpu", None), (None, "v100-cuda10.2", "3.7.17")],
-)
-def test_the_python_that_is_not_there_yet_will_be_the_stacks(
-    found: str | None, stack: str, version: str | None
-) -> None:
-    there = node(python_version=found)
-    document = arguments.for_node(choice(stack=stack), there, {})
-    assert document["dlperf_node"]["python_version"] == version
 
 
 def test_a_nodes_own_proof_of_a_mesh_that_the_others_do_not_share_does_not_count() -> None:

@@ -2,37 +2,16 @@
 
 import socket
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from ansible.module_utils import sshd_access
 from executed_modules import call, play
-from provisioning_choices import NAMES, choice, node, settings
+from provisioning_choices import node, settings
 from standins import PROJECT
 
 from dlperf_runner.provision import arguments, environments, ssh_mesh
-
-
-def test_an_environment_without_its_operators_wheel_is_not_complete(tmp_path: Path) -> None:
-    (tmp_path / "r.txt").write_text("numpy==1.21.6\n")
-    item = {
-        "name": "net-old",
-        "path": "/e",
-        "requirements": str(tmp_path / "r.txt"),
-        "operator_wheels": [{"distribution": "net", "version": "0.1.8"}],
-    }
-
-    def there(**versions: str) -> dict[str, object]:
-        distributions = {name: {"version": version} for name, version in versions.items()}
-        environment = {"python": "3.7.16", "distributions": distributions}
-        return {"/e": environment}
-
-    assert arguments.complete([item], there(numpy="1.21.6", net="0.1.8"), "3.7.9") == ["/e"]
-    assert arguments.complete([item], there(numpy="1.21.6"), "3.7.9") == []
-
 
 FACTS = {"distribution_release": "bookworm", "dlperf_node": node()}
 NOTHING: dict[str, Any] = {"driver": None, "container_runtime": {}, "infiniband": {}}
@@ -64,26 +43,6 @@ def test_a_node_lacks_nothing_if_each_of_its_roles_has_nothing_to_do(
     assert sorted(found) == sorted(f"{role}_stands" for role in judged if is_judged)
     for role in judged:
         assert f"{role}_stands:" in (PROJECT / f"roles/{role}/vars/main.yml").read_text()
-
-
-class Recorded(dict[str, Any]):
-    """A dictionary that knows which of its keys were read."""
-
-    def __init__(self, content: dict[str, Any]) -> None:
-        super().__init__(content)
-        self.read: set[str] = set()
-
-    def __getitem__(self, key: str) -> Any:
-        self.read.add(key)
-        return super().__getitem__(key)
-
-
-def test_what_the_playbook_reads_of_the_inventory_is_what_is_computed_with() -> None:
-    given = Recorded(settings(adopt=["openmpi"]))
-    assert arguments.refusal(given) == ""
-    arguments.query(given)
-    arguments.arguments(given, FACTS, {}, NOTHING | {"openmpi": None})
-    assert given.read == set(NAMES)
 
 
 @pytest.mark.parametrize(
@@ -133,65 +92,6 @@ def test_vendors_files_come_from_the_mirror_unless_they_have_their_own(
 def test_slurm_is_asked_for_by_any_form_of_true() -> None:
     for value, is_wanted in (("true", True), ("yes", True), (True, True), ("false", False)):
         assert ("slurm" in told(slurm=value)["provision_roles"]) == is_wanted
-
-
-def test_what_is_the_same_on_all_nodes_is_computed_of_all() -> None:
-    proven = {"ssh_mesh": {"members": {}}}
-    hosts = {
-        name: {"ansible_host": address, "ansible_facts": {"dlperf_node": {"stamps": proven}}}
-        for name, address in (("a", "10.0.0.1"), ("b", "b.example"))
-    }
-    hosts["down"] = {"ansible_host": "10.0.0.3"}
-    found = arguments.of_all(["a", "b", "down"], hosts, ["a", "b"])
-    assert found["node_base_hosts"] == {"a": "10.0.0.1", "down": "10.0.0.3"}
-    assert found["slurm_addresses"] == {"a": "10.0.0.1", "b": "b", "down": "10.0.0.3"}
-    assert found["ssh_mesh_addresses"]["b"] == ["b.example"]
-    assert found["provision_mesh"] == proven["ssh_mesh"]
-
-
-def test_packages_of_the_distribution_are_installed_with_the_others() -> None:
-    chosen = choice(frameworks=["pytorch"], stack="cpu")
-    variables = arguments.for_node(chosen, node(python_version="3.13.5"), {})
-    assert "python3-torch" in variables["node_base_packages"]
-    (environment,) = variables["framework_environments"]
-    assert environment["apt_packages"] == ["python3-torch"]
-    assert environment["variables"] == {"USE_LIBUV": "0"}
-
-
-def test_a_node_whose_python_is_too_old_for_jax_gets_one_if_the_inventory_chooses_it() -> None:
-    """Ubuntu 22.04 has 3.10. What the role can build is in its table."""
-    chosen, old = choice(frameworks=["jax"], stack="a100-cuda11.8"), node(python_version="3.10.12")
-    variables = arguments.for_node(chosen, old, {})
-    (environment,) = variables["framework_environments"]
-    assert Path(environment["requirements"]).name == "jax-cuda12.txt"
-    told = environments.python_refusal(variables["python_env_environments"], old)
-    assert "jax needs Python >=3.11,<3.15, but this node's /usr/bin/python3 is 3.10.12" in told
-    document = yaml.safe_load((PROJECT / "roles/python/vars/main.yml").read_text())
-    releases = [version for version in document["__python_releases"] if version.startswith("3.12.")]
-    (version,) = releases
-    built = arguments.for_node(replace(chosen, python=version), node(python_version=None), {})
-    assert (built["python_version"], "python" in built["provision_roles"]) == (version, True)
-    assert environments.python_refusal(built["python_env_environments"], built["dlperf_node"]) == ""
-
-
-def test_members_carry_the_keys_that_this_run_has_seen() -> None:
-    hosts = {
-        "a": {
-            "ansible_host": "10.0.0.1",
-            "dlperf_address": "192.168.0.1",
-            "__ssh_mesh_identity": {"public_key": "k", "host_keys": ["h"]},
-        },
-        "down": {"ansible_host": "10.0.0.2", "dlperf_address": "10.0.0.2"},
-    }
-    a, down = ssh_mesh.members(["a", "down"], hosts)
-    assert a == {
-        "name": "a",
-        "addresses": ["192.168.0.1", "10.0.0.1"],
-        "public_key": "k",
-        "host_keys": ["h"],
-    }
-    assert down["addresses"] == ["10.0.0.2"]
-    assert down["public_key"] is None
 
 
 def test_a_large_mesh_is_proven_from_the_first_to_all_and_from_each_to_the_next() -> None:

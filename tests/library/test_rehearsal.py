@@ -12,7 +12,7 @@ from executed_modules import play
 from standins import tree
 
 from dlperf_runner.control import playbooks
-from dlperf_runner.provision.adoption import chosen, moved_refusals, work_refusal
+from dlperf_runner.provision.adoption import moved_refusals, work_refusal
 from dlperf_runner.provision.rehearsal import listed, of_task
 
 
@@ -145,12 +145,6 @@ def test_running_work_refuses_a_change() -> None:
     assert work_refusal(jobs, ["cuda"], drains=True) == ""
     assert "To remove packages makes" in work_refusal(with_gpus, [], drains=True, removes=True)
     assert "(-e dlperf_drain=true)" in work_refusal(jobs, [], drains=False, removes=True)
-
-
-def test_all_names_every_part_that_can_be_kept() -> None:
-    assert {"driver", "nccl", "tuning", "hosts", "known_hosts"} <= set(chosen("all"))
-    assert chosen(["all"]) == chosen("all")
-    assert chosen(["driver"]) == ["driver"]
 
 
 def test_sudos_password_is_asked_for_once_and_stays_out_of_files(

@@ -4,12 +4,11 @@ The recorded output is of dnf 4.14 and rpm 4.18 with stand-in packages (test_rpm
 """
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from ansible.module_utils import dnf_family, node_packages, openpgp_key, rpm_family, whole_files
-from standins import ansible_standin, computed, needed, program
+from standins import program
 
 RPM = """\
 dkms\t1-1.el9\tnoarch
@@ -192,30 +191,6 @@ def test_the_system_says_whether_its_packages_are_rpm(
     assert not node_packages.has_rpm(str(tmp_path / "nowhere"))
 
 
-def test_packages_are_asked_for_by_the_names_of_debian() -> None:
-    python36 = "python36\t3.6.8-39.el8\tx86_64\n"
-
-    def run(argv: list[str]) -> str:
-        if argv == rpm_family.QUERY:
-            return RPM + "openssh-clients\t8.7p1-38.el9\tx86_64\n"
-        assert argv[:3] == ["rpm", "-q", "--whatprovides"]
-        return python36 if argv[-1] == "python3" else f"no package provides {argv[-1]}\n"
-
-    names = ["openssh-client", "python3", "python3-venv", "libgomp1", "dkms"]
-    names += ["linux-headers-5.14.0-503.11.1.el9_5.x86_64", "linux-headers-5.14.0-1.el9.x86_64"]
-    assert node_packages.own_versions(names, run) == {
-        "openssh-client": "8.7p1-38.el9",
-        "python3": "3.6.8-39.el8",
-        "python3-venv": "3.6.8-39.el8",
-        "dkms": "1-1.el9",
-        "linux-headers-5.14.0-503.11.1.el9_5.x86_64": "5.14.0-503.11.1.el9_5",
-    }
-    assert (
-        node_packages.own_name("linux-headers-5.14.0-1.el9.x86_64")
-        == "kernel-devel-5.14.0-1.el9.x86_64"
-    )
-
-
 def test_labels_are_restored_only_where_selinux_is_on(tmp_path: Path) -> None:
     told = tmp_path / "told"
     folder = program(tmp_path / "bin", "restorecon", f'echo "$@" >> {told}')
@@ -228,25 +203,3 @@ def test_labels_are_restored_only_where_selinux_is_on(tmp_path: Path) -> None:
     enforce.write_text("1")
     subprocess.run(argv, check=True, env=environment)
     assert told.read_text() == "-R /home/dlperf/.ssh\n"
-
-
-COMPUTE = """
-import json, sys
-from ansible.module_utils import node_packages, rpm_family
-given = json.load(sys.stdin)
-print(json.dumps([
-    rpm_family.installed(given["rpm"]), rpm_family.removals(given["dnf"]),
-    rpm_family.foreign_locks(given["locks"], {"nvidia-driver-cuda": "580.105.08-1.el9"}),
-    rpm_family.stream_text("nvidia-driver:580-open"), node_packages.own_name("libnuma1"),
-    rpm_family.is_aborted(given["dnf"]),
-], sort_keys=True))
-"""
-
-
-@pytest.mark.parametrize("version", ["2.7", "3.6", "3.9", "3.12"])
-def test_old_and_new_interpreters_compute_the_same(tmp_path: Path, version: str) -> None:
-    path = ansible_standin(tmp_path / "path")
-    given = {"rpm": RPM, "dnf": REMOVING, "locks": LOCKS}
-    told = [computed(each, COMPUTE, given, path) for each in (needed(version), sys.executable)]
-    assert told[0] == told[1]
-    assert told[0][1] == ["cuda-drivers", "site-tools"]

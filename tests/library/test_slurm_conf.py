@@ -191,18 +191,6 @@ def root(tmp_path: Path) -> str:
     return str(node)
 
 
-def test_a_node_is_drained_and_given_back(root: str, scontrol: Path) -> None:
-    assert "it is not drained" in call("slurm_drain", state="checked", root=root)["msg"]
-    assert call("slurm_drain", state="drained", root=root)["changed"]
-    assert not call("slurm_drain", state="drained", root=root)["changed"]
-    assert not call("slurm_drain", state="checked", root=root)["changed"]
-    assert call("slurm_drain", state="resumed", root=root)["changed"]
-    assert scontrol.read_text().splitlines() == [
-        "update NodeName=n State=DRAIN Reason=dlperf_runner provisions it",
-        "update NodeName=n State=RESUME",
-    ]
-
-
 @pytest.mark.parametrize("state", ["DOWN", "DOWN*", "IDLE+DRAIN", "MIXED+FAIL"])
 def test_a_node_that_is_out_for_another_reason_stays_out(
     root: str, scontrol: Path, state: str
@@ -261,16 +249,6 @@ def test_a_node_of_which_slurm_lists_no_jobs_is_not_taken_to_be_without(
     program(tmp_path / "bin", "squeue", "exit 1")
     assert "still run: unknown" in call("slurm_drain", state="drained", root=root, timeout=0)["msg"]
     assert "(jobs: unknown, " in call("slurm_drain", state="checked", root=root)["msg"]
-
-
-def test_a_node_that_somebody_else_drained_stays_so(
-    tmp_path: Path, root: str, scontrol: Path
-) -> None:
-    (tmp_path / "state").write_text("IDLE+DRAIN")
-    (tmp_path / "reason").write_text("bad fan")
-    assert not call("slurm_drain", state="drained", root=root)["changed"]
-    assert not call("slurm_drain", state="resumed", root=root)["changed"]
-    assert scontrol.read_text() == ""
 
 
 def test_a_node_without_slurm_is_left_alone(tmp_path: Path) -> None:

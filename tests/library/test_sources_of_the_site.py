@@ -102,7 +102,7 @@ SETUPS = {
         {
             "/etc/apt/sources.list.d/docker.sources": "# The site's\nTypes: deb\n"
             f"URIs: https://{DOCKER}/\nSuites: jammy\nComponents: stable\n"
-            "Signed-By:\n{armoured}\n",
+            "Signed-By:\n{armoured}\n"
         },
     ),
     "docker in the main file": Setup(
@@ -307,26 +307,6 @@ def test_a_source_that_cannot_serve_is_refused_before_anything_changes(
         wanted = site.fingerprints[setup.vendor.name]
         assert message.format(wanted=wanted) in result["msg"]
         assert examined["problems"] == [result["msg"]]
-    assert node.state() == before
-
-
-def test_all_families_are_examined_at_once(site: Site, node: Node) -> None:
-    """One message a problem, whichever families need the source; none of sources that serve."""
-    for name in ("cuda-keyring", "docker with its key within", "toolkit"):
-        site.set_up(node, SETUPS[name])
-    families = [site.family(vendor) for vendor in VENDORS.values()]
-    assert node.module("package_sources_info", families=families)["problems"] == []
-    cuda, docker = SETUPS["cuda-keyring"], SETUPS["docker in deb822"]
-    site.set_up(node, cuda, site.key(VENDORS["docker"]))
-    site.set_up(node, edited(docker, lambda text: text.replace("stable", "test")))
-    before = node.state()
-    families += [site.family(VENDORS["cuda"], name="cudnn", packages={"other": VERSION})]
-    examined = node.module("package_sources_info", families=families)
-    assert [problem.partition(" with")[0] for problem in examined["problems"]] == [
-        f"libnccl2, cudnn: /etc/apt/sources.list.d/cuda-ubuntu2204-x86_64.list:1 has https://{CUDA}/",
-        "docker-ce: /etc/apt/sources.list.d/docker.sources:1 has https://download.docker.com/linux/ubuntu/",
-    ]
-    assert not examined["changed"]
     assert node.state() == before
 
 

@@ -15,7 +15,6 @@ from benchmark_jobs import (
     call,
     has_ended,
     is_launched,
-    processes_of,
     sampling,
     telemetry,
     until,
@@ -142,27 +141,6 @@ def test_processes_on_the_devices(tmp_path: Path) -> None:
     assert int(found["age_s"]) >= int(found["run_age_s"]) >= 0
 
 
-@pytest.mark.parametrize("sample_gpus", [True, False])
-def test_a_node_without_gpus_is_sampled_alone(tmp_path: Path, sample_gpus: bool) -> None:
-    smi = [] if sample_gpus else [prints(tmp_path / "bin", TWO.format(1, 1))]
-    result = sampled(tmp_path / "r1", *smi, sample_gpus=sample_gpus)
-    assert "gpu_memory_mib" not in result
-    assert kept(result) == {"train.log", "telemetry-node1.csv"}
-    first, *_, last = table(tmp_path / "r1" / "telemetry-node1.csv")
-    assert first["device"] == ""
-    assert 0 < float(first["cpu_busy_s"]) <= float(last["cpu_busy_s"])
-    assert float(first["memory_used_mib"]) > 0
-    assert first["load_1m"] and first["network_sent_mib"]
-    assert not (tmp_path / "bin" / "calls").exists()
-
-
-def test_no_sampling_unless_it_is_asked_for(tmp_path: Path) -> None:
-    smi = prints(tmp_path / "bin", TWO.format(1, 1))
-    result = sampled(tmp_path / "r1", smi, names=(), sample_s=0)
-    assert "gpu_memory_mib" not in result
-    assert not (tmp_path / "bin" / "calls").exists()
-
-
 @pytest.mark.parametrize(
     ("devices", "visible", "counted"),
     [
@@ -224,18 +202,6 @@ def test_nvidia_smi_that_hangs_does_not_hold_the_run_up(tmp_path: Path) -> None:
     assert until_gone(marker)
 
 
-def test_nvidia_smi_that_fails_after_a_while_keeps_what_it_said(tmp_path: Path) -> None:
-    folder = tmp_path / "bin"
-    smi = program(
-        folder, "nvidia-smi", f'[ ! -e "{folder}/seen" ] || exit 9; touch "{folder}/seen"'
-    )
-    with (folder / "nvidia-smi").open("a") as file:
-        file.write("echo '0, GPU-1, 123'\n")
-    result = sampled(tmp_path / "r1", smi, samples=1)
-    assert result["gpu_memory_mib"] == {"node1": {"0": 123}}
-    assert len(telemetry(tmp_path / "r1" / "telemetry-node1.csv")) == 1
-
-
 def test_samples_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
     """A node's agent is replaced by a program that prints what it likes."""
     forged = "sample,1,0,GPU-1," + ",".join(["=1+1"] * len(COLUMNS))
@@ -280,23 +246,6 @@ def test_several_nodes(tmp_path: Path) -> None:
     assert result["unsampled_from_s"] == {"node3": 0}
     assert set((tmp_path / "asked").read_text().split()) == {"node2", "node3"}
     assert all(has_ended(pid) for pid in agents_of(tmp_path))
-
-
-def test_nothing_is_left_when_the_run_is_ended(tmp_path: Path) -> None:
-    marker = f"dlperf-sampled-{os.getpid()}"
-    hang = f"{sys.executable} -c 'import time; time.sleep(600)' {marker}"
-    seen = tmp_path / "seen"
-    hang = f"case $* in *query-gpu*) {hang};; esac"
-    smi = program(tmp_path / "bin", "nvidia-smi", f"[ ! -e {seen} ] || {hang}; : > {seen}")
-    result = call(
-        tmp_path / "r1",
-        *(sys.executable, "-c", "import time; time.sleep(600)"),
-        timeout_s=1,
-        **sampling(smi),
-    )
-    assert result["reason"] == "timeout"
-    assert until_gone(marker)
-    assert not processes_of(marker)
 
 
 def test_nothing_is_left_when_the_supervisor_dies(tmp_path: Path) -> None:

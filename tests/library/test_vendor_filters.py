@@ -1,7 +1,6 @@
 """The filters by which roles read their release tables and find vendors' repositories."""
 
 import hashlib
-import json
 import re
 import runpy
 from functools import partial
@@ -106,22 +105,6 @@ def test_a_system_that_is_too_new_is_one_sentence(system: str, said: str) -> Non
     assert arguments.system_refusal(arguments.stack_document("mi300-rocm7"), system, "n1") == ""
 
 
-def test_rpm_packages_have_repositories_and_versions_of_their_own() -> None:
-    entry = vendor.release(releases("nvidia_driver"), "580.105.08", "rhel9", "the driver", "x")
-    assert entry["packages"]["nvidia-driver-cuda"] == "580.105.08-1.el9"
-    assert entry["stream"] == "nvidia-driver:580-open"
-    cuda = vendor.repository("nvidia-cuda", "rhel9", "/srv/mirror", {})
-    assert cuda["key"].endswith("/repos/rhel9/x86_64/D42D0685.pub")
-    assert (cuda["signed"], cuda["fingerprints"]) == (
-        "packages",
-        ["610C7B14E068A878070DA4E99CD0A493D42D0685"],
-    )
-    assert vendor.repository("nvidia-container", "rhel9", None, {})["signed"] == "index"
-    docker = vendor.repository("docker", "rhel8", None, {})
-    assert docker["uri"] == "https://download.docker.com/linux/rhel/8/x86_64/stable/"
-    assert docker["components"] == []
-
-
 @pytest.mark.parametrize(
     ("version", "package", "exact"),
     [
@@ -163,22 +146,6 @@ def test_only_a_point_release_of_the_same_branch_is_newer(other: str, expected: 
     assert vendor.is_newer("580.105.08", other) is expected
 
 
-@pytest.mark.parametrize("version", ["450.80.02", "470.83.01"])
-def test_the_drivers_of_the_published_tensorflow_runs_are_run_files(version: str) -> None:
-    """NVIDIA publishes no checksum of them here: without the operator's they are refused."""
-    table = releases("nvidia_driver", "runfiles")
-    what = ("the driver (by runfile)", "driver.version")
-    for system in ("ubuntu16.04", "ubuntu18.04"):
-        assert vendor.refusal(table, version, system, *what) == ""
-        found = vendor.release(table, version, system, *what)
-        name = f"NVIDIA-Linux-x86_64-{version}.run"
-        assert found["url"].endswith(f"/{version}/{name}")
-        assert "sha256" not in found
-        variables = "nvidia_driver_runfile nvidia_driver_sha256"
-        assert "nvidia_driver_sha256" in vendor.file_refusal(name, found["url"], "", variables)
-    assert "does not support centos 7" in vendor.refusal(table, version, "centos7", *what)
-
-
 def test_a_toolkit_that_the_driver_is_too_old_for_is_refused() -> None:
     entry = {"version": "12.9.1", "minimum_driver": "525.60"}
     assert "needs driver 525.60 or newer, but the driver is 440.33.01" in vendor.too_old(
@@ -199,22 +166,6 @@ def test_a_toolkit_that_the_driver_is_too_old_for_is_refused() -> None:
 )
 def test_every_address_is_found_behind_the_mirror(mirror: str | None, address: str) -> None:
     assert vendor.address("https://vendor.example/a/b.run", mirror) == address
-
-
-def test_keys_of_a_mirror_that_signs_anew_are_the_sites(monkeypatch: pytest.MonkeyPatch) -> None:
-    repositories = {
-        "r": {
-            "url": "https://v.example/{system}/",
-            "key": {"url": "https://v.example/k", "fingerprints": ["A" * 40], "sha256": "0" * 64},
-        }
-    }
-    monkeypatch.setattr(vendor, "repositories", lambda: repositories)
-    own = vendor.repository("r", "ubuntu18.04", None, {})
-    assert own["uri"] == "https://v.example/ubuntu1804/"
-    assert own["key_sha256"] == "0" * 64
-    sites = vendor.repository("r", "ubuntu18.04", None, {"r": ["B" * 40]})
-    assert sites["fingerprints"] == ["B" * 40]
-    assert "key_sha256" not in sites
 
 
 # ---- modules
@@ -248,21 +199,6 @@ def test_what_others_have_changed_since_stays() -> None:
         "log-driver": "journald",
         "runtimes": {"kata": {"path": "kata"}},
     }
-
-
-def test_the_module_that_runs_says_its_version(tmp_path: Path) -> None:
-    version = tmp_path / "proc/driver/nvidia/version"
-    version.parent.mkdir(parents=True)
-    running = driver_info["nvidia_kernel"].running
-    assert running(str(tmp_path)) is None
-    version.write_text(
-        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  440.33.01  Wed Nov 13 00:00:22 UTC 2019\n"
-    )
-    assert running(str(tmp_path)) == "440.33.01"
-    version.write_text(
-        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.105.08  Release Build\n"
-    )
-    assert running(str(tmp_path)) == "580.105.08"
 
 
 @pytest.mark.parametrize(
@@ -321,19 +257,3 @@ def test_an_address_that_the_vendor_took_away_is_refused_in_check_mode_too(
         server.shutdown()
     assert f"cannot download {source}: HTTP Error 404" in message
     assert "set infiniband_archive to a copy of it" in message
-
-
-def test_settings_are_merged_once_and_given_back(tmp_path: Path) -> None:
-    path = tmp_path / "daemon.json"
-    path.write_text('{"log-driver":   "local"}')
-    given = {"path": str(path), "undo": str(tmp_path / "undo"), "settings": {"runtimes": {"n": 1}}}
-
-    def settle(state: str) -> bool:
-        return call("json_settings", **given, state=state)["changed"]
-
-    assert settle("present")
-    assert json.loads(path.read_text()) == {"log-driver": "local", "runtimes": {"n": 1}}
-    assert not settle("present")
-    assert settle("absent")
-    assert path.read_text() == '{"log-driver":   "local"}'
-    assert not (tmp_path / "undo").exists()

@@ -31,7 +31,7 @@ NODES = ("node1", "node2")
 RUNNER = [sys.executable, "-m", "dlperf_runner"]
 PROGRAM = PROJECT / "tests/support/fault_program.py"
 STEPS, STEP_S, RHYTHM = 120, 0.2, 35  # after so many steps a hang is noticed
-LEASE_S, LOCK_S = 15, 45
+LEASE_S = 15
 # Beside the lab's inventory: shorter leases than a campaign of hours has.
 SHORT_LEASES = {"benchmark_run_lease_s": LEASE_S, "benchmark_run_wait_s": 1}
 # Processes of the benchmarks' user. Between two runs of a campaign, its supervisor waits for the
