@@ -379,7 +379,7 @@ def topology_of(text: str) -> Topology | None:
 def _topology_of_directory(directory: str) -> Topology | None:
     """The topology that a directory says alone: 4n8g or N4_G8."""
     match = _NODES_AND_DEVICES.fullmatch(directory.lower())
-    return Topology(int(match[1]), int(match[2])) if match else topology_of(directory)
+    return Topology(int(match[1]), int(match[2])) if match else topology_of(directory.lower())
 
 
 def topology_of_directory(directory: str) -> Topology | None:

@@ -48,6 +48,7 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         ("train", ("run1", "8gpus"), {"devices": 8, "repeat": 1}),
         ("rn50-amp", ("ngpu=8", "16_gpus"), {"devices": 8}),
         ("rn50-4gpu", ("8gpus",), {"devices": 4}),
+        ("rn50_0", ("1N8G",), {"repeat": 0, "topology_directory": "1N8G"}),
         ("train", ("8gpus", "2n8g"), {"devices": None, "topology_directory": "2n8g"}),
         ("train", ("8gpus", "2nodes"), {"devices": None, "topology": None}),
         ("train", ("gpu3",), {"devices": None}),
