@@ -297,7 +297,11 @@ def _views(skipped: Sequence[Skipped], models: Sequence[Model]) -> list[View]:
             views.append(_campaigns(places, models))
         elif name is not None:
             feature = import_module(f"...{name}.command", __name__)
-            views.append(feature.view(places, contents))
+            view = feature.view(places, contents)
+            # A table stands for itself; what its name states must not contradict it.
+            errors = [file.error for file in files if file.error]
+            contradictions = [error for error in errors if "contradicts" in error.problem]
+            views.append(view._replace(problems=[*view.problems, *contradictions]))
     return views
 
 

@@ -48,7 +48,7 @@ _SWITCHES = ("xla", "compile", "nvls")
 # Parameters that are conditions of the same name.
 _AS_NAMED = (
     *("image_size", "classes", "memory_format", "recompute", "sequence_length"),
-    *("message_bytes", "accumulation_steps", "micro_batch_size"),
+    *("accumulation_steps", "micro_batch_size"),
 )
 _SELDOM_STATED = ("image_size", "classes", "memory_format", "global_batch_size")
 _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -145,6 +145,7 @@ def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[s
         "accelerator": run.accelerator,
         "data": data_kind(parameters.get("data")),
         **{name: parameters.get(name) for name in _AS_NAMED},
+        "message_bytes": _message(parameters),
         "input_pipeline": parameters.get("input_pipeline", catalogued.input_pipeline),
         "noise": measured.get("noise", catalogued.noise),
         "xla": xla,
@@ -157,6 +158,15 @@ def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[s
         "driver": run.driver,
         **_wheels(as_object(as_object(record.get("outcome")).get("versions"))),
     }
+
+
+def _message(parameters: Mapping[str, str]) -> str | None:
+    """The largest message, with the options of nccl-tests that change its rate: with them it is
+    another experiment than a published one, which has none."""
+    names = ("message_bytes", "aggregated_iterations", "blocking", "cuda_graphs")
+    size, *options = (parameters.get(name) for name in names)
+    used = [f"{name}={text}" for name, text in zip(names[1:], options, strict=True) if text]
+    return " ".join([str(size), *used]) if size else None
 
 
 def _wheels(versions: Mapping[str, object]) -> dict[str, object]:

@@ -446,7 +446,11 @@ def why_none(
     """The reason why nothing is published for the topology of a case. No number is made up from
     others."""
     if not of_model:
-        return f"no number is published for {case['model']} of {case['workload']}"
+        usual = case["model"].replace("_", "-")  # nccl-tests: all_reduce
+        names = {n.workload_model for n in load_published() if n.model == usual}
+        twins = sorted(names - {case["model"]})
+        more = f"; with --model {twins[0]}, those of {twins[0]}" if twins else ""
+        return f"no number is published for {case['model']} of {case['workload']}{more}"
     here = Topology(case["nodes"], case["gpus_per_node"])
     others = [number for number in of_model if number.topology == here]
     topologies = ", ".join(map(str, sorted({number.topology for number in usable}))) or "none"

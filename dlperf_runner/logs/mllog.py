@@ -12,7 +12,8 @@ other lines, only those with a step time are read, which costs little.
 
 In v6.0, these have no step, the mean of a block no `reduced_train_loss`. The time to train needs
 neither blocks nor evaluations, which older rounds print in part: the first block without its start,
-the last without its stop, or starts alone.
+the last without its stop, or starts alone. Neither does it need train_samples, which is another
+in each iteration of minigo, and a list in Graphcore's logs of v1.1.
 
 Alibaba's logs of v0.7 have time_s instead of time_ms, and the keys in another order; Google's name
 the benchmark behind run_stop. The lines of v0.6, `:::MLL 1560881700.827 run_start: {...}`, are not
@@ -48,8 +49,10 @@ _STEP_TIME = re.compile(
     rb'(?:, "reduced_train_loss": |(?>[^\r\n]{0,2000}?"step": \d{1,18}+(?:\.0)?[,}]))'
 )
 _DECODER = json.JSONDecoder(parse_float=str)
-_LOST_DIGIT = re.compile(rb'":\s\s|\d\s{1,64}+[,}]')  # mllog prints a value without further spaces
+# mllog prints a value without further spaces; some submitters' have one before the metadata.
+_LOST_DIGIT = re.compile(rb'":\s\s(?!\{)|\d\s{1,64}+[,}]')
 _SECONDS = re.compile(r"\d{1,12}+(?:\.\d{1,9}+)?", re.ASCII)
+_DECIMAL = re.compile(r"\d{13}\.\d{1,9}+", re.ASCII)
 _WHOLE = re.compile(r"\d{1,18}+(?:\.0)?", re.ASCII)
 
 
@@ -69,7 +72,8 @@ class Interval:
 @dataclass
 class MlperfLog:
     """The content of a result log. `epochs_trained` and `samples_trained` are where the run
-    stopped, `epochs_evaluated` is the epoch_num of the last evaluation. `gap`: the first line at
+    stopped, `epochs_evaluated` is the epoch_num of the last evaluation. `train_samples` has each
+    different number that is stated. `gap`: the first line at
     which the blocks or the epochs are not whole, with the reason; then the log has none of
     these."""
 
@@ -77,7 +81,7 @@ class MlperfLog:
     global_batch_size: int | None = None
     train_batch_size: int | None = None  # the batch of minigo, which states no global_batch_size
     sequence_length: int | None = None
-    train_samples: int | None = None
+    train_samples: list[int] = field(default_factory=list)
     run_start_ms: int | None = None
     run_stop_ms: int | None = None
     status: str | None = None
@@ -161,10 +165,13 @@ def _events(block: Block) -> Iterator[_Event]:
 
 
 def _time_ms(document: Mapping[str, Any]) -> object:
-    """The time of an event in ms, which Alibaba's logs of v0.7 print in s. Raises KeyError if there
-    is none."""
+    """The time of an event in ms, which Alibaba's logs of v0.7 print in s, and Intel's with
+    decimals. Raises KeyError if there is none."""
     seconds = str(document.get("time_s"))
-    return round(float(seconds) * 1000) if _SECONDS.fullmatch(seconds) else document["time_ms"]
+    if _SECONDS.fullmatch(seconds):
+        return round(float(seconds) * 1000)
+    time: object = document["time_ms"]
+    return round(float(time)) if isinstance(time, str) and _DECIMAL.fullmatch(time) else time
 
 
 def _step_times(block: Block) -> list[float]:
@@ -234,6 +241,11 @@ _FIELDS = {
 
 def _set(log: MlperfLog, event: _Event) -> None:
     name = _FIELDS.get(event.key, event.key)
+    if name == "train_samples":
+        if _WHOLE.fullmatch(str(event.value)):
+            samples = event.whole("it", event.value)
+            log.train_samples += [samples] * (samples not in log.train_samples)
+        return
     value = event.value if name == "benchmark" else event.whole("it", event.value)
     former = getattr(log, name)
     if former is not None and former != value:

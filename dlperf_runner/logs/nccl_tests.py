@@ -36,9 +36,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from operator import attrgetter
 from pathlib import PurePath
 from typing import Any
 
@@ -63,15 +64,18 @@ _HEADING = re.compile(rb"# {1,40}+size {1,40}+count {1,40}+(?:type|time) {1,40}+
 _SIZES = re.compile(
     rb"minBytes (\d{1,18}) maxBytes (\d{1,18}) step: (\d{1,18})\((factor|bytes)\)"
     rb"(?: warmup iters: \d{1,9}+ iters: (\d{1,9}) )?"
+    rb"(?:agg iters: (\d{1,9}+) validation: \d{1,9}+ graph: (\d{1,9}+))?"
 )
 _LESS = re.compile(rb"# Reducing maxBytes to (\d{1,18}) due to memory")
 _RANK = re.compile(
-    rb"#%(b)sRank%(b)s(\d{1,9}+) (?>.{0,200}? on%(b)s)(\S{1,255}+) device " % {b"b": _BLANKS}
+    rb"#%(b)sRank%(b)s(\d{1,9}+)%(b)s(?:Group%(b)s(\d{1,9}+) )?+(?>.{0,200}? on%(b)s)(\S{1,255}+)"
+    rb" device " % {b"b": _BLANKS}
 )
 _PROGRAM = re.compile(rb"# Collective test starting: (?:\S{0,255}/)?+([a-z_]{1,64}?)_perf")
 _AVERAGE = re.compile(
     rb"# Avg bus bandwidth%s: (%s)(?: (?:OK|FAILED))? {0,40}+(?=[\r\n]|\Z)" % (_BLANKS, _NUMBER)
 )
+_BLOCKING = re.compile(rb"# Blocking Enabled:")
 _FAILED = re.compile(rb"# (?:Out of bounds values|Bitwise mismatches) {1,8}: \d{1,18}+ FAILED")
 FAILURE = re.compile(rb"Test (?:NCCL|CUDA) failure [^\r\n]{1,200}")
 # What the lines of a table begin with, or have in them.
@@ -80,7 +84,7 @@ _PARTS = re.compile(
         rb"(?P<%s>%s)" % (name, re.sub(rb"\?P<\w+>", b"?:", pattern.pattern))
         for name, pattern in (
             *((b"program", _PROGRAM), (b"sizes", _SIZES), (b"less", _LESS), (b"rank", _RANK)),
-            *((b"place", _PLACE), (b"heading", _HEADING), (b"row", _ROW)),
+            *((b"blocking", _BLOCKING), (b"place", _PLACE), (b"heading", _HEADING), (b"row", _ROW)),
             *((b"failed", _FAILED), (b"average", _AVERAGE), (b"failure", FAILURE)),
         )
     )
@@ -90,6 +94,7 @@ _BEGINS_JSON, _HEAD = re.compile(rb'\s{0,8}\{"(?:version|start_time)":'), 4096
 _MARKERS = [
     *(
         b"Bytes ",
+        b"Blocking ",
         b"bandwidth",
         b"Out of",
         b"Bitwise ",
@@ -107,6 +112,8 @@ _IN_PLACE = "the bus bandwidth is that of in-place operations; the log has no ot
 _OTHERS = "tables of other programs (OSU, perftest, mscclpp-test) are not read, only of nccl-tests"
 _WHOLE = "give all that the program printed; tables of nccl-tests 1 are not read"
 _REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
+# By (n - 1) / n of n ranks: the bus bandwidth per algorithm bandwidth.
+_FACTORS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "alltoall": 1}
 _WITHOUT_REDUCTION = ("all_gather", "alltoall", "broadcast", "gather", "scatter", "sendrecv")
 _PRECISIONS = {"float": "fp32", "half": "fp16", "bfloat16": "bf16", "double": "fp64"}
 
@@ -141,19 +148,30 @@ class Bandwidth:
         """The bus bandwidth out of place, if that was measured."""
         return self.in_place_busbw or 0.0 if self.busbw is None else self.busbw
 
+    @property
+    def first_algbw(self) -> float:
+        """The algorithm bandwidth of the same place."""
+        return self.in_place_algbw or 0.0 if self.busbw is None else self.algbw or 0.0
+
 
 @dataclass
 class NcclTests:
     """The rows in the order of the log, and the average that the program prints at its end.
-    `largest` and `iterations` are as its head states them, `collective` is that of its name
-    (all_reduce), which older versions do not print."""
+    `largest` and `iterations` are as its head states them; of the sizes up to this largest one,
+    `measured` is the last. `collective` is that of its name
+    (all_reduce), which older versions do not print. `groups`: those of its ranks, which
+    NCCL_TESTS_SPLIT makes several that run at the same time. `settings`: the options other than
+    the default that change the rates (-G, -m, -z)."""
 
     rows: list[Bandwidth] = field(default_factory=list)
     sizes: int | None = None
     largest: int | None = None
+    measured: int | None = None
     iterations: int | None = None
     ranks: int = 0
     hosts: tuple[str, ...] = ()
+    groups: tuple[int, ...] = ()
+    settings: dict[str, str] = field(default_factory=dict)
     collective: str | None = None
     average_busbw: float | None = None
     is_wrong: bool = False
@@ -211,11 +229,17 @@ def _of_json(data: bytes) -> NcclTests:
         program = PurePath(document["args"][0]).name
         table = NcclTests(
             rows,
-            sizes=_number_of_sizes(*_steps_of_json(config)),
+            sizes=_series(*_steps_of_json(config))[0],
             largest=rows[-1].size,
             iterations=_count(config["iterations"]),
             ranks=processes * of_process,
             hosts=tuple(dict.fromkeys(str(device["hostname"]) for device in devices)),
+            groups=tuple(dict.fromkeys(_count(device.get("group", 0)) for device in devices)),
+            settings=_settings(
+                config.get("aggregated_iterations", 1),
+                config.get("graph", 0),
+                config.get("blocking_collectives") == "true",
+            ),
             collective=program.removesuffix("_perf") if program.endswith("_perf") else None,
             average_busbw=_amount(average.get("bandwidth", average.get("bandwidith"))),
             is_wrong=any(check["okay"] != "true" for check in checks),
@@ -243,6 +267,13 @@ def _amount(value: Any) -> float:
 
 def _count(value: Any) -> int:
     return int(_amount(value))
+
+
+def _settings(aggregated: Any, graphs: Any, is_blocking: bool = False) -> dict[str, str]:
+    """The options that change the rates, without those that have their default."""
+    settings = {"aggregated_iterations": str(_count(aggregated))} if _count(aggregated) > 1 else {}
+    settings |= {"cuda_graphs": str(_count(graphs))} if _count(graphs) > 0 else {}
+    return settings | ({"blocking": "true"} if is_blocking else {})
 
 
 def _steps_of_json(config: Mapping[str, Any]) -> tuple[int, int, int, bytes]:
@@ -274,13 +305,17 @@ def _take(reading: _Reading, block: Block, part: re.Match[bytes]) -> None:
     elif part.lastgroup == "rank" and (rank := _RANK.match(data)):
         table.ranks += 1
         reading.processes += int(rank[1]) == 0
-        table.hosts = tuple(dict.fromkeys((*table.hosts, rank[2].decode("utf-8", "replace"))))
+        table.groups = tuple(dict.fromkeys((*table.groups, int(rank[2] or 0))))
+        table.hosts = tuple(dict.fromkeys((*table.hosts, rank[3].decode("utf-8", "replace"))))
     elif part.lastgroup == "program" and (program := _PROGRAM.match(data)):
         table.collective = program[1].decode()
     elif part.lastgroup == "sizes" and (sizes := _SIZES.match(data)):
         least, most, step = (int(sizes[n]) for n in (1, 2, 3))
         reading.sizes = least, most, step, sizes[4]
         table.largest, table.iterations = most, int(sizes[5]) if sizes[5] else None
+        table.settings |= _settings(sizes[6] or 1, sizes[7] or 0)
+    elif part.lastgroup == "blocking":
+        table.settings["blocking"] = "true"
     elif part.lastgroup == "less" and (less := _LESS.match(data)) and reading.sizes:
         least, _, step, kind = reading.sizes
         reading.sizes = least, int(less[1]), step, kind
@@ -310,7 +345,8 @@ def _take(reading: _Reading, block: Block, part: re.Match[bytes]) -> None:
 def _finish(reading: _Reading) -> None:
     """Begin a new table. Raises LineError if the one before is not whole."""
     table, last = reading.table, reading.last
-    table.sizes = _number_of_sizes(*reading.sizes) if reading.sizes else None
+    if reading.sizes:
+        table.sizes, table.measured = _series(*reading.sizes)
     if reading.failure and (table.average_busbw is None or reading.processes > 1):
         line, failure = reading.failure
         problem, expected = "the test failed before its table was whole", "# Avg bus bandwidth"
@@ -380,16 +416,17 @@ def _refuse_contradictions(table: NcclTests, line: int) -> None:
         raise LineError(line, problem, expected=expected, found=contradiction, hint=_WHOLE)
 
 
-def _number_of_sizes(least: int, most: int, step: int, kind: bytes) -> int | None:
-    """The number of sizes from the least to the most."""
+def _series(least: int, most: int, step: int, kind: bytes) -> tuple[int | None, int | None]:
+    """The number of sizes from the least to the most, and the last one of them, which is less if no
+    step ends at the most, as of `-b 8 -e 10G -f 2`."""
     if step < 1 or (kind == b"factor" and step < 2) or least < 1:
-        return None
+        return None, None
     if kind == b"bytes":
-        return (most - least) // step + 1
+        return (most - least) // step + 1, most - (most - least) % step
     number = 0
     while least <= most:
         number, least = number + 1, least * step
-    return number
+    return number, least // step
 
 
 def _add_row(reading: _Reading, block: Block, start: int) -> None:
@@ -452,6 +489,7 @@ def as_run(pieces: Iterable[bytes]) -> StepTable:
     if not all(row.first_busbw > 0 for row in largest):
         problem = "the bus bandwidth of the largest size is 0"
         raise LineError(1, problem, expected="at least two ranks", found=str(table.ranks))
+    _refuse_other_ranks(table)
     steps, datatype = table.iterations or 1, largest[0].datatype or ""
     header = Header(
         1,
@@ -461,13 +499,40 @@ def as_run(pieces: Iterable[bytes]) -> StepTable:
         total_steps=table.iterations and table.iterations * len(largest),
         log_every=steps,
         network=table.collective or _candidates(table.rows[-1].redop),
-        parameters=(("message_bytes", str(table.largest)),) if table.largest else (),
+        parameters=(*_message(table), *table.settings.items()),
     )
     rates = [row.first_busbw for row in largest]
     numbers = [steps * (cycle + 1) for cycle in range(len(rates))]
     nothing = [None] * len(rates)
     notes = [] if largest[0].busbw is not None else [_IN_PLACE]
     return StepTable([header], Columns(numbers, rates, [*nothing], [*nothing]), notes=notes)
+
+
+def _message(table: NcclTests) -> Iterator[tuple[str, str]]:
+    if table.largest:
+        yield "message_bytes", str(table.largest)
+        if table.measured and table.measured < table.largest:
+            yield "measured_bytes", str(table.measured)
+
+
+def _refuse_other_ranks(table: NcclTests) -> None:
+    """Raise LineError if the bus bandwidth is not that of all ranks that the log lists."""
+    if len(table.groups) > 1:
+        problem, shown = "each rate is that of one of several groups of ranks", str(table.groups)
+        expected = "one group, without NCCL_TESTS_SPLIT"
+        raise LineError(1, problem, expected=expected, found=shown, hint=_SHOWN)
+    factor = _FACTORS.get(table.collective or "", 0) * (table.ranks - 1) / (table.ranks or 1)
+    row = max(table.rows, key=attrgetter("first_busbw"))
+    alg = row.first_algbw
+    # Both have two digits behind the point.
+    if factor > 0 and alg >= 1 and abs(row.first_busbw / alg / factor - 1) > 0.001 + 0.02 / alg:
+        raise LineError(
+            1,
+            "the bus bandwidth contradicts the number of ranks",
+            expected=f"{factor:.4g} times algbw for {table.collective} on {table.ranks} ranks",
+            found=f"busbw {row.first_busbw:g} at algbw {alg:g}",
+            hint="lines of ranks are missing, or are of another run: " + _WHOLE,
+        )
 
 
 def _candidates(redop: str | None) -> str | None:

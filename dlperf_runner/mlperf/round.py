@@ -67,7 +67,7 @@ _NO_STEP = 0.1
 # were filtered out.
 _NEAR = 0.02
 # An epoch may begin just before run_start and end just after run_stop.
-_LONGER = 1.001
+_LONGER = 1.002
 SUCCESS = "success"
 
 
@@ -81,7 +81,7 @@ class MlperfRun:
 
     benchmark: str
     status: str
-    global_batch_size: int
+    global_batch_size: int | None
     started_ms: int
     time_to_train_s: float
     samples_per_second: dict[str, float]
@@ -96,7 +96,6 @@ def measure_run(log: MlperfLog, name: str) -> MlperfRun:
     """The measurements of a log. Raises UserError if the log is not whole; `name` is that
     of the log."""
     start, stop = log.run_start_ms, log.run_stop_ms
-    batch = log.global_batch_size or log.train_batch_size
     if start is None or stop is None:
         missing = "run_start" if start is None else "run_stop"
         raise UserError(
@@ -105,13 +104,12 @@ def measure_run(log: MlperfLog, name: str) -> MlperfRun:
             expected="run_start and run_stop",
             hint="truncated, or the run was stopped",
         )
-    if log.benchmark is None or not batch or stop <= start:
+    if log.benchmark is None or stop <= start:
         raise UserError(
             "the log does not say what ran",
             where=name,
-            expected="submission_benchmark, global_batch_size, and run_stop after run_start",
-            found=f"{log.benchmark or 'no benchmark'}, {batch or 'no batch size'},"
-            f" {stop - start} ms",
+            expected="submission_benchmark, and run_stop after run_start",
+            found=f"{log.benchmark or 'no benchmark'}, {stop - start} ms",
         )
     run_s = (stop - start) / 1000
     for kind, parts in (("blocks", log.blocks), ("epochs", log.epochs)):
@@ -130,7 +128,7 @@ def measure_run(log: MlperfLog, name: str) -> MlperfRun:
     return MlperfRun(
         benchmark=log.benchmark,
         status=log.status or "unknown",
-        global_batch_size=batch,
+        global_batch_size=log.global_batch_size or log.train_batch_size,
         started_ms=start,
         time_to_train_s=run_s,
         samples_per_second={e: rate for e, rate in rates.items() if 0 < rate < FASTEST},
@@ -190,15 +188,17 @@ def _epoch(log: MlperfLog, sizes: Sequence[int]) -> tuple[int | None, str | None
     data set; that size, if so many batches are; else None with the reason."""
     if not sizes:
         return None, "the samples of an epoch of this benchmark are not known"
-    stated, batch = log.train_samples or 0, log.global_batch_size or 1
+    batch = log.global_batch_size or 1
+    (stated,) = log.train_samples if len(log.train_samples) == 1 else (0,)
     for size in sizes:
         if abs(stated - size) <= _NEAR * size:
             return stated, None
         if abs(stated * batch - size) <= _NEAR * size:
             return size, f"train_samples counts batches; an epoch is {size} samples"
     samples = " or ".join(map(str, sizes))
+    shown = " and ".join(map(str, log.train_samples)) or "not stated"
     return None, (
-        f"train_samples is {stated}, which is neither the samples of an epoch ({samples})"
+        f"train_samples is {shown}, which is neither the samples of an epoch ({samples})"
         f" nor its batches of {batch}"
     )
 
@@ -371,7 +371,7 @@ def _refuse_several(folder: Path, logs: Mapping[Path, MlperfRun | UserError]) ->
             found=", ".join(sorted(benchmarks_of)),
             hint=f"move the logs of each benchmark to a folder of its name in {folder.name}/",
         )
-    names: dict[int, list[str]] = {}
+    names: dict[int | None, list[str]] = {}
     for path, run in logs.items():
         if isinstance(run, MlperfRun):
             names.setdefault(run.global_batch_size, []).append(path.name)
@@ -380,8 +380,11 @@ def _refuse_several(folder: Path, logs: Mapping[Path, MlperfRun | UserError]) ->
             "the runs have different batch sizes, so they are not one result",
             where=str(folder),
             expected="one global_batch_size",
-            found="; ".join(f"{size} in {', '.join(runs)}" for size, runs in sorted(names.items())),
-            hint=f"--batch-size {min(names)} counts the runs with one of them",
+            found="; ".join(
+                f"{size or 'none'} in {', '.join(runs)}"
+                for size, runs in sorted(names.items(), key=lambda item: item[0] or 0)
+            ),
+            hint=f"--batch-size {min(filter(None, names))} counts the runs with one of them",
         )
 
 

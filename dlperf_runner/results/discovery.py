@@ -309,8 +309,11 @@ def _in_directory(directory: Path, discovered: Found, scratch: Scratch | None) -
             discovered.skipped.append(Skipped(path, reason))
 
 
+_HIDDEN = re.compile(r"^\.|~$")  # also the copies that editors leave
+
+
 def _is_wanted(name: str) -> bool:
-    return stem_of(name) is not None and not _OWN.fullmatch(name) and not name.startswith(".")
+    return stem_of(name) is not None and not _OWN.fullmatch(name) and not _HIDDEN.search(name)
 
 
 def of_each(sources: Sequence[Path], statements: Statements) -> Iterator[tuple[Path, Statements]]:

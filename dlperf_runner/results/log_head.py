@@ -60,6 +60,7 @@ _PRINTED = (
     *("augmentation", "channel_last", "data_backend", "embedding_size", "fuse_bn_add_relu"),
     *("fuse_bn_relu", "gradient_acc", "jit", "memonger", "memory_format", "mixup"),
     *("optimizer_batch_size", "pad_output", "quantize", "use_se"),
+    *("aggregated_iterations", "blocking", "cuda_graphs"),
 )
 
 
@@ -186,6 +187,8 @@ def with_options(
     enough; the share of the warm-up is that of the catalogue."""
     headers = list(headers)
     printed = _printed(headers)
+    if "measured_bytes" in printed:  # where no plan states another largest message
+        printed["message_bytes"] = printed["measured_bytes"]
     if entry.workload.log_pattern is not None:  # of the user, whose file states what no log does
         for name in _COUNTED.intersection(entry.workload.parameters):
             printed.setdefault(name, str(entry.workload.parameters[name]))

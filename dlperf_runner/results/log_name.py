@@ -165,11 +165,13 @@ def words_of(stem: str, directories: Sequence[str]) -> PathWords:
     words = _words_of_name(stem, BY_NAME)
     if above and not words.settings:
         first = tuple(word for word in above.first if word not in words.first)
-        words = above._replace(first=(*first, *words.first), repeat=words.repeat or above.repeat)
+        number = above.repeat if words.repeat is None else words.repeat
+        words = above._replace(first=(*first, *words.first), repeat=number)
     if words.devices is None and words.topology is None:
         words = words._replace(devices=next(_devices_alone(directories), None))
     words = _with_nodes(words, (stem, *directories))
-    words = words._replace(repeat=words.repeat or repeat, **of_directories)
+    number = repeat if words.repeat is None else words.repeat
+    words = words._replace(repeat=number, **of_directories)
     products = set(filter(PRODUCT.fullmatch, directories))
     if len(products) == 1 and not (words.topology_directory or words.topology or words.devices):
         words = words._replace(topology_directory=products.pop())
@@ -377,7 +379,7 @@ def topology_of(text: str) -> Topology | None:
 def _topology_of_directory(directory: str) -> Topology | None:
     """The topology that a directory says alone: 4n8g or N4_G8."""
     match = _NODES_AND_DEVICES.fullmatch(directory.lower())
-    return Topology(int(match[1]), int(match[2])) if match else topology_of(directory)
+    return Topology(int(match[1]), int(match[2])) if match else topology_of(directory.lower())
 
 
 def topology_of_directory(directory: str) -> Topology | None:

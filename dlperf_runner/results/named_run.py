@@ -89,7 +89,8 @@ def named_run(
     """The run of a log. Raises UserError if it cannot be identified."""
     key = log.form, path_words._replace(repeat=None)
     if not statement and (other_repeat := candidates.runs.get(key)):
-        return other_repeat.but(path=log.path, repeat=path_words.repeat or 1)
+        number = 1 if path_words.repeat is None else path_words.repeat
+        return other_repeat.but(path=log.path, repeat=number)
     identification = _Identification(log, path_words, candidates.models, statement)
     run = identification.run()
     if not statement and not identification.has_read_log:
@@ -198,7 +199,7 @@ class _Identification:
             precision=precision,
             batch_size_per_device=batch,
             topology=topology,
-            repeat=repeat or 1,
+            repeat=1 if repeat is None else repeat,  # some count from 0
             rule=rule,
             log_format=self.log.form.name,
             expected_by=BY_NAME,

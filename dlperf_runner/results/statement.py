@@ -53,7 +53,7 @@ class Fields(Entry):
     batch_size: Count | None = None
     precision: Word | None = None
     accelerator: Annotated[str, Field(min_length=1)] | None = None
-    repeat: Count | None = None
+    repeat: CountOrNone | None = None
     total_steps: Count | None = None
     warmup_steps: CountOrNone | None = None
     first_step: Count | None = None

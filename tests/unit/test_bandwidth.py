@@ -147,6 +147,55 @@ def test_a_repetition_with_other_bits_is_wrong() -> None:
         assert parsed([*LOG[:place], mismatch, *LOG[place:]]).is_wrong
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "settings"),
+    [
+        ("graph: 0", "graph: 4", "cuda_graphs=4 "),
+        ("agg iters: 1 ", "agg iters: 8 ", "aggregated_iterations=8 "),
+        ("# Using dev", "# Blocking Enabled: wait for completion\n# Using dev", "blocking=true "),
+    ],
+)
+def test_options_that_change_rates_make_another_case(
+    tmp_path: Path, old: str, new: str, settings: str
+) -> None:
+    """The largest measured size is 4 GiB, which no step of 4 makes 8 GiB."""
+    plain = nccl_tests(largest=2**33)
+    lines = [line.replace(old, new) for line in plain]
+    assert lines != plain
+    for name, each in (("run1", plain), ("run2", lines), ("run3", lines)):
+        write(tmp_path / "1n8g" / f"{name}.log", each)
+    options = ("--model", "nccl-all-reduce", "--condition", "accelerator=H200-SXM")
+    text = " ".join(call("compare", tmp_path, *options, "--condition", "nvls=true").both.split())
+    assert f"{settings}message_bytes=4294967296" in text
+    assert f"of message bytes (4294967296 {settings.strip()}, 8589934592)" in text
+    named = call("compare", tmp_path, status=1).both
+    assert "with --model nccl-all-reduce, those" in " ".join(named.split())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("Group  0 Pid  12345 on      node1 device  7", "Group  1 Pid 1 on node1 device  7", None),
+        ("#  Rank  7 Group  0", "#  Rank lost", "bus bandwidth contradicts the number of ranks"),
+        (
+            "#  Rank  7 Group  0",
+            "#  Rank 7 Pid 9 on x device 7 [\n#  Rank  8",
+            "contradicts the number of",
+        ),
+        ("float ", "half", "world size contradicts the file name"),
+    ],
+)
+def test_a_table_whose_rates_are_not_of_all_ranks_is_no_run(
+    tmp_path: Path, old: str, new: str, problem: str | None
+) -> None:
+    """NCCL_TESTS_SPLIT makes several groups of ranks, which the table has room for."""
+    folder = "1n4g" if new == "half" else "logs"
+    write(tmp_path / folder / "a.log", [line.replace(old, new) for line in nccl_tests()])
+    shown = " ".join(call("summarize", tmp_path, status=2 if problem else 0).both.split())
+    assert "| 1073741824 | 434.47 |" in shown
+    assert (problem or "Each rate is that of one of 2 groups") in shown
+
+
 def test_memory_that_limits_the_sizes_and_a_least_bandwidth() -> None:
     lines = replaced(f"maxBytes {2**30}", f"maxBytes {2**34}")
     lines = [f"{line} OK" if "Avg" in line else line for line in lines]

@@ -146,12 +146,28 @@ def with_seconds(line: str) -> str:
 
 
 def test_minigo_states_its_batch_by_another_name() -> None:
-    """Of another benchmark, such lines mean something else."""
+    """Of another benchmark, such lines mean something else, and its batch is unknown."""
     lines = [line.replace("global_batch", "train_batch") for line in result_log(820.0)]
-    with pytest.raises(UserError, match="does not say what ran"):
-        measured(lines)
+    assert measured(lines).global_batch_size is None  # v1.1: dlrm
     run = measured([line.replace("llama31_8b", "minigo") for line in lines])
     assert (run.time_to_train_s, run.global_batch_size) == (820.0, 32)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (r"(\"time_ms\": \d+)", r"\g<1>.410645"),  # v0.7: Intel
+        (r"\"metadata\": ", r'"metadata":  '),  # v2.0: H3C
+        (r"(.*\"train_samples\", \"value\": )\d+(.*)", r"\g<0>\n\g<1>59398\2"),  # v0.7: minigo
+        (r"(\"train_samples\", \"value\": )(\d+)", r"\1[\2]"),  # v1.1: Graphcore
+    ],
+)
+def test_what_some_submitters_print_otherwise(old: str, new: str) -> None:
+    lines = of_epochs(615.0)
+    others = [re.sub(old, new, line) for line in lines]
+    assert others != lines
+    assert (run := measured(others)).time_to_train_s == 615
+    assert run.samples_per_second in (measured(lines).samples_per_second, {})
 
 
 def test_an_epoch_may_begin_just_before_the_run() -> None:

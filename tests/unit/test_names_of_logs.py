@@ -48,6 +48,7 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         ("train", ("run1", "8gpus"), {"devices": 8, "repeat": 1}),
         ("rn50-amp", ("ngpu=8", "16_gpus"), {"devices": 8}),
         ("rn50-4gpu", ("8gpus",), {"devices": 4}),
+        ("rn50_0", ("1N8G",), {"repeat": 0, "topology_directory": "1N8G"}),
         ("train", ("8gpus", "2n8g"), {"devices": None, "topology_directory": "2n8g"}),
         ("train", ("8gpus", "2nodes"), {"devices": None, "topology": None}),
         ("train", ("gpu3",), {"devices": None}),
@@ -452,13 +453,13 @@ def test_strong_scaling_has_a_speed_up(
 def test_logs_whose_names_differ_in_the_repeat_alone_are_read_for_what_only_they_state(
     tmp_path: Path,
 ) -> None:
-    for repeat, batch in ((1, 64), (2, 32), (3, 32)):
+    for repeat, batch in ((0, 64), (1, 32), (2, 32)):  # some count from 0
         for name, stated in (("rn50_fp32", batch), ("rn50_b128_fp32", 128)):
             path = tmp_path / f"1n1g/{name}_{repeat}.log"
             write(path, gluoncv(384.0 + repeat, batch=stated, world=1))
     runs = load(tmp_path).counted
     assert sorted((run.path.name, run.batch_size_per_device, run.repeat) for run in runs) == [
-        *((f"rn50_b128_fp32_{n}.log", 128, n) for n in (1, 2, 3)),
-        ("rn50_fp32_1.log", 64, 1),
-        *((f"rn50_fp32_{n}.log", 32, n) for n in (2, 3)),
+        *((f"rn50_b128_fp32_{n}.log", 128, n) for n in (0, 1, 2)),
+        ("rn50_fp32_0.log", 64, 0),
+        *((f"rn50_fp32_{n}.log", 32, n) for n in (1, 2)),
     ]

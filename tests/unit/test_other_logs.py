@@ -89,18 +89,21 @@ def test_extensions(tmp_path: Path, name: str, is_given: bool) -> None:
 
 def test_what_is_skipped_is_listed_with_the_reason(here: Path) -> None:
     write(here / "logs" / "1n1g" / "rn50_b128_fp32_1.log", GOOD)
-    write(here / "logs" / "1n1g" / "rn50_b128_fp32_1.log.node2", GOOD)
+    for end in (".node2", "~"):
+        write(here / "logs" / "1n1g" / f"rn50_b128_fp32_1.log{end}", GOOD)
     for name in ("run.py", "LICENSE", "setup.log", ".hidden.log"):
         write(here / "logs" / name, ["nothing here"])
     document = json.loads(call("summarize", "logs", "--json").out)
     assert document["skipped"] == {
         "logs/1n1g/rn50_b128_fp32_1.log.node2": "not the name of a log",
+        "logs/1n1g/rn50_b128_fp32_1.log~": "not the name of a log",
         "logs/run.py": "not the name of a log",
         "logs/LICENSE": "no line has a known format",
         "logs/setup.log": "no line has a known format",
     }
     text = call("summarize", "logs").text
-    assert "not read (not the name of a log): 1n1g/rn50_b128_fp32_1.log.node2, run.py" in text
+    names = "1n1g/rn50_b128_fp32_1.log.node2, 1n1g/rn50_b128_fp32_1.log~, run.py"
+    assert f"not read (not the name of a log): {names}" in text
     assert "not read (no line has a known format): LICENSE, setup.log" in text
 
 
