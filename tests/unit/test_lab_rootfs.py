@@ -74,20 +74,23 @@ def refusal(rootfs: ModuleType, root: Path, given: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("release", "suite", "manager"),
-    [(BOOKWORM, "bookworm", "apt-get"), (NOBLE, "noble", "apt-get"), (ROCKY, "bookworm", "dnf")],
+    ("release", "suite", "manager", "programs"),
+    [
+        (BOOKWORM, "bookworm", "apt-get", PROGRAMS),
+        (NOBLE, "noble", "apt-get", PROGRAMS[:-1]),  # provisioning installs Python there
+        (ROCKY, "bookworm", "dnf", PROGRAMS),
+    ],
 )
 def test_a_system_that_has_all_is_accepted(
-    rootfs: ModuleType, tmp_path: Path, release: str, suite: str, manager: str
+    rootfs: ModuleType,
+    tmp_path: Path,
+    release: str,
+    suite: str,
+    manager: str,
+    programs: tuple[str, ...],
 ) -> None:
-    tree(tmp_path, release, *PROGRAMS, f"usr/bin/{manager}")
+    tree(tmp_path, release, *programs, f"usr/bin/{manager}")
     assert rootfs.checked(tmp_path, job(suite)) == (manager, [])
-
-
-def test_debian_and_ubuntu_need_no_python(rootfs: ModuleType, tmp_path: Path) -> None:
-    """Provisioning installs it there."""
-    tree(tmp_path, NOBLE, *PROGRAMS[:-1], "usr/bin/apt-get")
-    assert rootfs.checked(tmp_path, job("noble")) == ("apt-get", [])
 
 
 def test_all_that_is_missing_is_named_with_its_packages(rootfs: ModuleType, tmp_path: Path) -> None:
@@ -116,23 +119,19 @@ def test_every_problem_is_told_at_once(rootfs: ModuleType, tmp_path: Path) -> No
     )
 
 
-def test_a_system_without_a_known_package_manager_is_not_installed_into(
+def test_what_cannot_be_installed_into_is_refused_by_what_it_is(
     rootfs: ModuleType, tmp_path: Path
 ) -> None:
-    tree(tmp_path, 'ID=alpine\nPRETTY_NAME="Alpine Linux v3.20"\n', *PROGRAMS[:1])
-    assert refusal(rootfs, tmp_path, job(**ARCHIVE)) == (
-        "Alpine Linux v3.20: it lacks sshd, ip, python3. Install it there"
-    )
-
-
-def test_what_is_no_root_filesystem_is_refused_by_what_it_is(
-    rootfs: ModuleType, tmp_path: Path
-) -> None:
-    (tmp_path / "README").touch()
+    alpine = tree(tmp_path / "alpine", 'ID=alpine\nPRETTY_NAME="Alpine Linux v3.20"\n', "bin/bash")
+    told = "Alpine Linux v3.20: it lacks sshd, ip, python3. Install it there"
+    assert refusal(rootfs, alpine, job(**ARCHIVE)) == told
+    none = tmp_path / "none"
+    none.mkdir()
+    (none / "README").touch()
     told = "no root filesystem: it has no /etc/os-release, but README"
-    assert refusal(rootfs, tmp_path, job()) == told
-    (tmp_path / "manifest.json").touch()
-    assert "It is an image of containers: export" in refusal(rootfs, tmp_path, job())
+    assert refusal(rootfs, none, job()) == told
+    (none / "manifest.json").touch()
+    assert "It is an image of containers: export" in refusal(rootfs, none, job())
 
 
 def test_packages_come_from_the_named_archive_only_and_are_verified(rootfs: ModuleType) -> None:

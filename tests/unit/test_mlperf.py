@@ -88,9 +88,13 @@ def test_the_same_run_may_be_written_otherwise(content: list[str] | bytes) -> No
 def test_a_log_that_does_not_say_what_ran_is_refused() -> None:
     """Minigo states its batch by another name, which means something else of others."""
     other_batch = [line.replace("global_batch", "train_batch") for line in WHOLE]
-    for lines in (REST, other_batch):
-        with pytest.raises(UserError, match="does not say what ran"):
+    for lines, stated in (
+        (REST, "no benchmark, 32, 820000 ms"),
+        (other_batch, "llama31_8b, no batch size, 820000 ms"),
+    ):
+        with pytest.raises(UserError, match="does not say what ran") as caught:
             measured(lines)
+        assert (caught.value.where, caught.value.found) == ("result_0.txt", stated)
     run = measured([line.replace("llama31_8b", "minigo") for line in other_batch])
     assert (run.time_to_train_s, run.global_batch_size) == (820.0, 32)
 
