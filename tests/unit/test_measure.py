@@ -186,19 +186,6 @@ def test_real_logs_confirm_what_they_state(
     assert found.confirmed == (set() if "1n1g" in name else expected)
 
 
-@pytest.mark.parametrize(
-    ("name", "rule", "batch"),
-    [
-        ("mxnet_speedometer/arcface_y1_b2_train_cpu", ARCFACE, 2),  # the epoch had 120 batches
-        ("plsc/r50_b4_1n1g_cpu", PLSC, 4),  # aborted
-        ("gluoncv_horovod/rn50_b2_fp32_1n1g_cpu", RESNET, 2),
-    ],
-)
-def test_real_logs_that_ended_early_are_refused(name: str, rule: Rule, batch: int) -> None:
-    with pytest.raises(UserError, match="the log ends with step"):
-        run(name.partition("/")[0], example(name).data, rule, batch=batch)
-
-
 def test_lines_at_the_end_of_epochs_are_between_the_regular_ones() -> None:
     """As PaddleOCR prints them, which counts the steps of all epochs together. The steps of the
     line behind them are fewer, too."""

@@ -15,7 +15,6 @@ from pandas import DataFrame
 from dlperf_runner.catalog.published_numbers import load_rule
 from dlperf_runner.commands.summarize import summarize
 from dlperf_runner.compare.conditions import read_conditions
-from dlperf_runner.results.load import Results
 
 
 def test_a_log_of_a_campaign_with_another_network_is_refused(tmp_path: Path) -> None:
@@ -89,15 +88,12 @@ def test_the_measured_window_is_the_one_that_the_log_states(tmp_path: Path) -> N
     (run,) = load(path).counted
     assert (run.total_steps, run.warmup_steps) == (500, 250)
     # What is stated must not contradict it.
-    assert "number of steps contradicts" in only(load_with_steps(tmp_path, path, 400, 250)).problem
-    told = only(load_with_steps(tmp_path, path, 500, 200))
-    assert told.problem == "the number of warm-up steps contradicts the calculation rule"
-
-
-def load_with_steps(directory: Path, path: Path, total: int, warmup: int) -> Results:
-    mapping = directory / "m.yml"
-    mapping.write_text(f'logs: {{"*.log": {{total_steps: {total}, warmup_steps: {warmup}}}}}')
-    return load(path, mapping=mapping)
+    mapping = tmp_path / "m.yml"
+    for total, warmup, told in ((400, 250, "steps"), (500, 200, "warm-up steps")):
+        steps = f"total_steps: {total}, warmup_steps: {warmup}"
+        mapping.write_text(f'logs: {{"*.log": {{{steps}}}}}')
+        problem = only(load(path, mapping=mapping)).problem
+        assert problem == f"the number of {told} contradicts the calculation rule"
 
 
 def test_a_log_of_a_cpu_is_none_of_a_gpu(tmp_path: Path) -> None:

@@ -173,10 +173,8 @@ def known_conditions(
 def test_the_conditions_of_a_run_are_its_parameters() -> None:
     texts = "compile=on data=synthetic parallel=fsdp recompute=full sequence_length=4096"
     known = known_conditions("x", "builtin", texts)
-    assert known["compile"] is True
-    assert [known[n] for n in ("recompute", "sequence_length", "parallelism")] == [
-        *("full", "4096", "fsdp")
-    ]
+    expected = {"compile": True, "recompute": "full", "sequence_length": "4096"}
+    assert {**known, **expected, "parallelism": "fsdp"} == known
     assert parse_stated(["compile=off", "recipe=float8"]) == {"compile": False, "recipe": "float8"}
     with pytest.raises(UserError, match="invalid value for compile"):
         parse_stated(["compile=perhaps"])
@@ -184,11 +182,11 @@ def test_the_conditions_of_a_run_are_its_parameters() -> None:
 
 def test_libraries_that_a_framework_brings_are_conditions() -> None:
     wheels = {"nvidia-cuda-runtime": "13.0.96", "nvidia-nccl-cu13": "2.28.9", "nvidia-nccl-x": "1"}
-    known = known_conditions("x", "builtin", "", versions=wheels)
-    assert [known.get(name) for name in ("cuda", "cudnn", "nccl")] == ["13.0.96", None, "2.28.9"]
     # One of two is the run's, and the record does not say which.
-    known = known_conditions("x", "builtin", "", versions={**wheels, "nvidia-nccl-cu12": "2.26.2"})
-    assert known.get("nccl") is None
+    two = {**wheels, "nvidia-nccl-cu12": "2.26.2"}
+    for versions, nccl in ((wheels, "2.28.9"), (two, None)):
+        known = known_conditions("x", "builtin", "", versions=versions)
+        assert [known.get(name) for name in ("cuda", "cudnn", "nccl")] == ["13.0.96", None, nccl]
 
 
 @pytest.mark.parametrize(
