@@ -9,7 +9,7 @@ import pytest
 import yaml
 from command_line import call
 from make_logs import dllogger, gluoncv, megatron, oneflow, write
-from other_logs import GOOD, load, only
+from other_logs import GOOD, load, only, speedometer
 from whole_logs import WHOLE_LOGS
 
 from dlperf_runner.core.case import Topology
@@ -130,41 +130,84 @@ def test_logs_of_the_nodes_of_a_run_are_one_run(tmp_path: Path) -> None:
     assert counted == [("1n2g", "node1.log"), ("1n2g", "node2.log"), ("2n1g", "node1.log")]
 
 
+WORLD8 = gluoncv(380.0, world=8)
+GPT = megatron(500.0, batch=64, world=16)
+YOLO = WHOLE_LOGS["ultralytics/whole"].text.splitlines()
+DETECTOR = WHOLE_LOGS["mmengine/whole"].text.splitlines()
+
+
 @pytest.mark.parametrize(
-    ("name", "model"),
+    ("name", "lines", "options", "said"),
     [
-        ("rn50,bs=128,nodes=1,gpus=8,precision=fp32.log", "resnet50v1b"),
-        ("model=vgg16,bs=128,fp32_1n8g.log", "vgg16"),
-        ("a+b@(x)_b128_fp32_1n8g.log", "a-b-x"),
-        ("模型_b128_fp32_1n8g.log", None),
+        ("rn50,bs=128,nodes=1,gpus=8,precision=fp32.log", WORLD8, {}, {"model": "resnet50v1b"}),
+        ("model=vgg16,bs=128,fp32_1n8g.log", WORLD8, {}, {"model": "vgg16"}),
+        ("a+b@(x)_b128_fp32_1n8g.log", WORLD8, {}, {"model": "a-b-x"}),
+        # A program trains any model.
+        ("mynet_b128_fp32_1n1g.log", GOOD, {}, {"workload": "gluoncv-horovod", "model": "mynet"}),
+        # The devices of the log are divided among the nodes of the name.
+        ("2nodes/gpt_bf16.log", GPT, {}, {"topology": "2n8g"}),
+        ("4nodes/gpt_bf16.log", GPT, {}, {"topology": "4n4g"}),
+        ("8xH100/gpt_bf16.log", GPT, {}, {"topology": "2n8g"}),  # those of a node
+        ("16xH100/gpt_bf16.log", GPT, {}, {"topology": "2n8g"}),
+        ("4xH100/gpt_bf16.log", GPT, {"topology": "4n4g"}, {"topology": "4n4g"}),
+        ("gpt_bf16_gbs64_2n8g.log", GPT, {}, {"batch_size_per_device": "4"}),
+        ("gpt_bf16_bs4_2n8g.log", GPT, {}, {"batch_size_per_device": "4"}),
+        ("gpt_bf16_BS64_2n8g.log", GPT, {}, {"batch_size_per_device": "4"}),  # with a note
+        # A network in the log is more than a directory, and confirms what is stated.
+        ("resnet50/1n4g/train.log", YOLO, {}, {"model": "yolov8n"}),
+        ("yolo84_1n4g.log", YOLO, {"model": "yolov8n"}, {"model": "yolov8n"}),
+        # A backbone is no name of a detector.
+        ("mask_rcnn_r50_fpn_1x_b2_fp32_1n1g.log", DETECTOR, {}, {"model": "mask-rcnn-r50-fpn"}),
+        ("nightly_r50_b2_fp32_1n1g.log", DETECTOR, {}, {"model": "r50"}),
+        ("solov2_r50_b2_fp32_1n1g.log", DETECTOR, {}, {"model": "solov2-r50"}),
+        ("r50_fpn_b2_fp32_1n1g.log", DETECTOR, {}, {"model": "r50"}),
+        ("pytorch_train_r50_b2_fp32_1n1g.log", DETECTOR, {}, {"model": "r50"}),
     ],
 )
-def test_names_with_other_signs(tmp_path: Path, name: str, model: str | None) -> None:
-    results = load(write(tmp_path / name, gluoncv(380.0, world=8)))
-    assert [run.model for run in results.counted] == ([model] if model else [])
-    assert bool(model) or "--model" in str(only(results).hint)
+def test_what_a_name_says_beside_its_log(
+    tmp_path: Path, name: str, lines: list[str], options: dict[str, str], said: dict[str, str]
+) -> None:
+    write(tmp_path / name, lines)
+    results = load(tmp_path, **options)
+    (run,) = results.counted
+    assert {key: str(getattr(run, key)) for key in said} == said
+    assert any("as that of all devices" in note for note in results.notes) == ("BS64" in name)
+
+
+STEPS = megatron(500.0, batch=16)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "options", "told"),
+    [
+        ("模型_b128_fp32_1n8g.log", WORLD8, {}, "--model"),
+        ("3nodes/gpt_bf16.log", GPT, {}, "--topology"),
+        ("gpt_bf16_gbs128_2n8g.log", GPT, {}, "contradicts the file name"),
+        ("yolo84_1n4g.log", YOLO, {"model": "vgg16"}, "found yolo84"),
+        ("1n8g/llama3_bf16.log", STEPS, {"sequence_length": "2048"}, "expected 2048, found 4096"),
+        ("1n8g/llama3_bf16.log", STEPS, {"sequence_length": "2048"}, "s --sequence-length"),
+        ("pytorch_gpu1_fp32_bs256.txt", dllogger(50.0, 1, amp=False, final=50.0), {}, "pytorch"),
+        ("rn50_b128_fp32_1n1g_pytorch.log", GOOD, {}, "expected pytorch"),
+        ("y1_r100_b2_fp32_1n1g.log", speedometer("y1"), {}, "r100"),
+        ("rn50_b128_b64_fp32_1n1g.log", GOOD, {}, "the file name says two values of"),
+        ("rn50_b128_fp32_1n1g_2n8g.log", GOOD, {}, "the file name says two values of"),
+        ("rn50_fp32_bf16_b1.log", GOOD, {}, "the file name says two values of"),
+    ],
+)
+def test_a_name_that_says_too_little_or_something_else_is_refused(
+    tmp_path: Path, name: str, lines: list[str], options: dict[str, str], told: str
+) -> None:
+    write(tmp_path / name, lines)
+    problem = only(load(tmp_path, **options))
+    assert told in f"{problem.problem} (expected {problem.expected}, found {problem.found}) " + str(
+        problem.hint
+    )
 
 
 def test_ranks_beyond_the_world_size_are_no_ranks(tmp_path: Path) -> None:
     for rank in (8, 16):  # such as those of LoRA
         write(tmp_path / f"1n2g/rn50_b128_fp32/rank{rank}.log", gluoncv(100.0 + rank, world=2))
     assert len(load(tmp_path).counted) == 2
-
-
-def test_the_devices_of_the_log_are_divided_among_the_nodes_of_the_name(tmp_path: Path) -> None:
-    log = megatron(500.0, batch=64, world=16)
-    for name, topology in (
-        ("2nodes/gpt_bf16.log", "2n8g"),
-        ("4nodes/gpt_bf16.log", "4n4g"),
-        ("8xH100/gpt_bf16.log", "2n8g"),  # those of a node
-        ("16xH100/gpt_bf16.log", "2n8g"),
-    ):
-        (run,) = load(write(tmp_path / name, log)).counted
-        assert str(run.topology) == topology
-    path = write(tmp_path / "3nodes/gpt_bf16.log", log)
-    assert "--topology" in str(only(load(path)).hint)
-    path = write(tmp_path / "4xH100/gpt_bf16.log", log)
-    assert str(load(path, topology="4n4g").counted[0].topology) == "4n4g"
 
 
 @pytest.mark.parametrize("folder", ["2x8", "N2_G8", "nodes2/gpus8", "gpus8/nodes2"])
@@ -175,20 +218,6 @@ def test_directories_that_name_a_model_and_a_topology(tmp_path: Path, folder: st
     assert any("nodes x devices" in note for note in results.notes) == (folder == "2x8")
     write(path, megatron(500.0, world=8))
     assert "contradicts" in only(load(path)).problem
-    # A network in the log is more than a directory.
-    lines = WHOLE_LOGS["ultralytics/whole"].text.splitlines()
-    path = write(tmp_path / "resnet50" / "1n4g" / "train.log", lines)
-    assert load(path).counted[0].model != "resnet50"
-
-
-def test_a_name_may_have_the_global_batch_size(tmp_path: Path) -> None:
-    log = megatron(500.0, batch=64, world=16)
-    for name in ("gpt_bf16_BS64_2n8g.log", "gpt_bf16_gbs64_2n8g.log", "gpt_bf16_bs4_2n8g.log"):
-        results = load(write(tmp_path / name, log))
-        assert [run.batch_size_per_device for run in results.counted] == [4]
-        assert any("as that of all devices" in n for n in results.notes) == ("BS64" in name)
-    path = write(tmp_path / "gpt_bf16_gbs128_2n8g.log", log)
-    assert "contradicts the file name" in only(load(path)).problem
 
 
 def test_archives_of_other_kinds_are_to_be_unpacked(tmp_path: Path) -> None:
@@ -293,27 +322,6 @@ def test_a_stated_model_wins_over_a_word_that_only_looks_like_one(
         assert any(note.startswith(told) for note in results.notes)
 
 
-def test_a_stated_model_that_the_log_confirms_wins(tmp_path: Path) -> None:
-    write(tmp_path / "yolo84_1n4g.log", WHOLE_LOGS["ultralytics/whole"].text.splitlines())
-    assert [run.model for run in load(tmp_path, model="yolov8n").counted] == ["yolov8n"]
-    assert only(load(tmp_path, model="vgg16")).found == "yolo84"
-
-
-@pytest.mark.parametrize(
-    ("name", "model"),
-    [
-        ("mask_rcnn_r50_fpn_1x_b2_fp32_1n1g.log", "mask-rcnn-r50-fpn"),
-        ("nightly_r50_b2_fp32_1n1g.log", "r50"),
-        ("solov2_r50_b2_fp32_1n1g.log", "solov2-r50"),
-        ("r50_fpn_b2_fp32_1n1g.log", "r50"),
-        ("pytorch_train_r50_b2_fp32_1n1g.log", "r50"),
-    ],
-)
-def test_a_backbone_is_no_name_of_a_detector(tmp_path: Path, name: str, model: str) -> None:
-    path = write(tmp_path / name, WHOLE_LOGS["mmengine/whole"].text.splitlines())
-    assert [run.model for run in load(path).counted] == [model]
-
-
 @pytest.mark.parametrize(
     ("options", "tokens"),
     [
@@ -388,13 +396,6 @@ def test_a_log_of_which_one_epoch_counts_says_so(tmp_path: Path) -> None:
     assert "epoch of a log counts; if that is whole" in str(only(load(path, total_steps="800")))
     (value,) = summarize(load(path, total_steps="400").frame)["samples_per_second_median"]
     assert value == 2510.125
-
-
-def test_a_stated_length_that_the_log_contradicts_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path / "1n8g/llama3-8b_bf16_1.log", megatron(500.0, batch=16))
-    problem = only(load(path, sequence_length="2048"))
-    assert (problem.expected, problem.found) == ("2048", "4096")
-    assert "contradicts --sequence-length" in problem.problem
 
 
 def test_the_user_decides_which_rank_counts(tmp_path: Path) -> None:
