@@ -22,23 +22,10 @@ FILES = Path(__file__).parents[2] / "roles/lab/files"
 ARCHIVE = {"archive": "http://mirror.example/x", "components": ["main"], "keyring": "/keys.gpg"}
 NO_ARCHIVE: dict[str, Any] = {"archive": "", "components": ["main"], "keyring": ""}
 BOOKWORM = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\nVERSION_CODENAME=bookworm\n'
-# The first lines of each release's file.
-NOBLE = """\
-PRETTY_NAME="Ubuntu 24.04.1 LTS"
-NAME="Ubuntu"
-VERSION_ID="24.04"
-VERSION="24.04.1 LTS (Noble Numbat)"
-VERSION_CODENAME=noble
-ID=ubuntu
-ID_LIKE=debian
-"""
+NOBLE = 'PRETTY_NAME="Ubuntu 24.04.1 LTS"\nVERSION_CODENAME=noble\nID=ubuntu\nID_LIKE=debian\n'
 ROCKY = """\
-NAME="Rocky Linux"
-VERSION="9.4 (Blue Onyx)"
 ID="rocky"
 ID_LIKE="rhel centos fedora"
-VERSION_ID="9.4"
-PLATFORM_ID="platform:el9"
 PRETTY_NAME="Rocky Linux 9.4 (Blue Onyx)"
 """
 PROGRAMS = ("bin/bash", "usr/sbin/sshd", "usr/sbin/ip", "usr/bin/python3")

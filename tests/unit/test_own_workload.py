@@ -282,41 +282,33 @@ def test_campaigns_with_different_files_of_a_workload(
 # ---- expressions and logs that nobody can trust
 
 
-def log_of(tmp_path: Path, text: str) -> str:
-    """What summarize says of a log with 12 whole lines, and a text in place of the last one."""
-    path = write(tmp_path / LOG, lines_of(11))
-    path.write_text(path.read_text() + text)
-    return said("summarize", "logs", status=2)
+RATE_LAST = {
+    "regex": r"it (?P<step>\d+)/\d+ loss (?P<loss>\S+) rate (?P<rate>[\d.]+)",
+    "sample": "it 1/12 loss 2.0 rate 3.5",
+}
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("options", "text", "told"),
     [
-        ("it 12/12 | 10 img", "the log ends with step 11"),
-        ("it 12/12 | 0.00 img/s | loss 1.0\n", "the rate is not possible in training"),
-        ("it 12/12 | 1..5 img/s | loss 1.0\n", "the rate is not a number"),
-        ("it 11/12 | 9.5 img/s | loss 1.0\n", "step 11 repeats"),
+        ({}, "it 12/12 | 10 img", "the log ends with step 11"),
+        ({}, "it 12/12 | 0.00 img/s | loss 1.0\n", "the rate is not possible in training"),
+        ({}, "it 12/12 | 1..5 img/s | loss 1.0\n", "the rate is not a number"),
+        ({}, "it 11/12 | 9.5 img/s | loss 1.0\n", "step 11 repeats"),
+        # A rate that was cut or wrapped is no smaller rate.
+        (RATE_LAST, "it 12/12 loss 1.0 rate 10", "ends in the middle of this line"),
+        (RATE_LAST, "it 12/12 loss 1.0 rate 10\n1.50\n", "the rate is not"),
     ],
 )
-def test_damaged_logs(folder: Path, tmp_path: Path, text: str, told: str) -> None:
-    init("train.py")
-    assert told in log_of(tmp_path, text)
-
-
-@pytest.mark.parametrize("end", ["it 12/12 loss 1.0 rate 10", "it 12/12 loss 1.0 rate 10\n1.50\n"])
-def test_a_rate_that_was_cut_or_wrapped_is_no_smaller_rate(
-    folder: Path, tmp_path: Path, end: str
+def test_damaged_logs(
+    folder: Path, tmp_path: Path, options: dict[str, str], text: str, told: str
 ) -> None:
-    init(
-        "train.py",
-        regex=r"it (?P<step>\d+)/\d+ loss (?P<loss>\S+) rate (?P<rate>[\d.]+)",
-        sample="it 1/12 loss 2.0 rate 3.5",
-    )
-    lines = [f"it {n}/12 loss 1.5 rate 101.50" for n in range(1, 12)]
+    """11 whole lines, and a text in place of the last one."""
+    init("train.py", **options)
+    lines = [f"it {n}/12 loss 1.5 rate 101.50" for n in range(1, 12)] if options else lines_of(11)
     path = write(tmp_path / LOG, lines)
-    path.write_text(path.read_text() + end)
-    text = said("summarize", "logs", status=2)
-    assert "ends in the middle of this line" in text or "the rate is not" in text
+    path.write_text(path.read_text() + text)
+    assert told in said("summarize", "logs", status=2)
 
 
 @pytest.mark.parametrize(
@@ -342,23 +334,6 @@ def test_a_last_rate_is_whole_if_the_other_rates_show_its_decimals(
     text = said("summarize", "logs", status=0 if is_whole else 2)
     cut = f"in the middle of this line (expected a newline after the rate, found '{last}')"
     assert is_whole or cut in text
-
-
-@pytest.mark.parametrize(
-    ("sample", "option", "line"),
-    [
-        ("1: 0.5 s", {}, "{}: {}.25 s"),
-        ("1: 0.5", {"step_time_unit": "ms"}, "{}: {}250.00 ms/step"),
-        ("1: 0.5 ms/step", {}, "{}: {}250.00 ms/step"),
-    ],
-)
-def test_durations_become_rates(
-    folder: Path, tmp_path: Path, sample: str, option: dict[str, str], line: str
-) -> None:
-    regex = r"(?P<step>\d+): (?P<step_time>[\d.]+)"
-    init("train.py", without=("--rates-are-per",), regex=regex, sample=sample, **option)
-    write(tmp_path / LOG, [line.format(n, 3 if n <= 2 else 0) for n in range(1, 13)])
-    assert "| 32.00 |" in said("summarize", "logs")  # 2 * 4 samples in 0.25 s
 
 
 WITHOUT_END = r"it (?P<step>\d+)/\d+ \| (?P<rate>[\d.]+)"
@@ -391,17 +366,36 @@ def test_a_rate_that_goes_on_or_has_another_unit_is_refused(
     assert "mine_b4_fp32_1.log:1: the rate is not" in text
 
 
+DURATION = r"(?P<step>\d+): (?P<step_time>[\d.]+)"
+BESIDE = r"^(?P<step>\d+).*?(?P<rate>812[\d.]+)"
+
+
 @pytest.mark.parametrize(
-    "line",
-    ["{},2.301,812.50,0.1", "{}, loss=2.301, rate=812.50, lr=0.1", "{}|812.50|x", "{};812.50"],
+    ("regex", "sample", "options", "line", "shown"),
+    [
+        (DURATION, "1: 0.5 s", {}, "{}: {}.25 s", "32.00"),  # 2 * 4 samples in 0.25 s
+        (DURATION, "1: 0.5", {"step_time_unit": "ms"}, "{}: {}250.00 ms/step", "32.00"),
+        (DURATION, "1: 0.5 ms/step", {}, "{}: {}250.00 ms/step", "32.00"),
+        # What stands beside a number is no part of it.
+        (BESIDE, "1,812.5", {}, "{},2.{}01,812.50,0.1", "812.50"),
+        (BESIDE, "1,812.5", {}, "{}, loss=2.{}01, rate=812.50, lr=0.1", "812.50"),
+        (BESIDE, "1,812.5", {}, "{}|812.50|x", "812.50"),
+        (BESIDE, "1,812.5", {}, "{};812.50", "812.50"),
+    ],
 )
-def test_what_stands_beside_a_number_is_no_part_of_it(
-    folder: Path, tmp_path: Path, line: str
+def test_numbers_of_an_expression(
+    folder: Path,
+    tmp_path: Path,
+    regex: str,
+    sample: str,
+    options: dict[str, str],
+    line: str,
+    shown: str,
 ) -> None:
-    regex = r"^(?P<step>\d+).*?(?P<rate>812[\d.]+)"
-    init("train.py", regex=regex, sample=line.format(1))
-    write(tmp_path / LOG, [line.format(n) for n in range(1, 13)])
-    assert "| 812.50 |" in said("summarize", "logs")
+    without = ("--rates-are-per",) if regex is DURATION else ()
+    init("train.py", without=without, regex=regex, sample=sample, **options)
+    write(tmp_path / LOG, [line.format(n, 3 if n <= 2 else 0) for n in range(1, 13)])
+    assert f"| {shown} |" in said("summarize", "logs")
 
 
 @pytest.mark.parametrize("length", [60, 250_000])

@@ -24,11 +24,11 @@ SHA256 = {
     "published_runs.csv": "60170a5aabc03f7fc50082e25104c99bb9a893e33c9a23691222e20b3144c322",
 }
 FIVE = {
-    "mxnet-resnet50v1b.md": "mxnet-resnet50v1b",
-    "mxnet-insightface-arcface.md": "mxnet-insightface-arcface",
-    "oneflow-resnet50v1.5.md": "oneflow-resnet50v1.5",
-    "paddle-plsc-arcface.md": "paddle-plsc-arcface",
-    "tensorflow-ngc-resnet50v1.5.md": "tensorflow-ngc-resnet50v1.5",
+    f"{name}.md": name
+    for name in (
+        *("mxnet-resnet50v1b", "mxnet-insightface-arcface", "oneflow-resnet50v1.5"),
+        *("paddle-plsc-arcface", "tensorflow-ngc-resnet50v1.5"),
+    )
 }
 NUMBERS = load_published()
 

@@ -42,23 +42,11 @@ def test_the_list_names_unit_contradiction_and_unknown_workloads() -> None:
 
 # ---- comparisons
 
-TITAN = {
-    "sequence_length": "8192",
-    "compile": False,
-    "recipe": "none",
-    "recompute": "selective",
-    "parallelism": "fsdp",
-}
-CASE = {
-    "workload": "pytorch-llama",
-    "framework": "pytorch",
-    "model": "llama-8b",
-    "precision": "bf16",
-    "batch_size_per_device": 2,
-    "nodes": 1,
-    "gpus_per_node": 8,
-    "accelerator": "H100-SXM5-96GB",
-}
+TITAN: dict[str, object] = {"sequence_length": "8192", "compile": False, "recipe": "none"}
+TITAN |= {"recompute": "selective", "parallelism": "fsdp"}
+CASE: dict[str, Any] = {"workload": "pytorch-llama", "framework": "pytorch", "model": "llama-8b"}
+CASE |= {"precision": "bf16", "batch_size_per_device": 2, "nodes": 1, "gpus_per_node": 8}
+CASE |= {"accelerator": "H100-SXM5-96GB"}
 
 
 def compared(
@@ -112,14 +100,9 @@ def test_without_a_number_for_the_topology_there_is_none() -> None:
 
 
 def test_a_contradictory_number_is_shown_on_demand_and_judges_nothing() -> None:
-    case = {
-        "workload": "paddle3-resnet50v1.5",
-        "framework": "paddle",
-        "model": "resnet50v1.5",
-        "precision": "amp",
-        "batch_size_per_device": 256,
-        "accelerator": "A100-SXM4-80GB",
-    }
+    case: dict[str, Any] = {"workload": "paddle3-resnet50v1.5", "framework": "paddle"}
+    case |= {"model": "resnet50v1.5", "precision": "amp", "batch_size_per_device": 256}
+    case |= {"accelerator": "A100-SXM4-80GB"}
     (tf32,) = compared(23874, {"data": "real"}, **case)
     assert (tf32["verdict"], tf32["published"]) == ("not comparable", 8013)
     assert "precision (amp, tf32)" in tf32["factors"]
