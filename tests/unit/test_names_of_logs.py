@@ -10,7 +10,7 @@ import yaml
 from command_line import call
 from make_logs import dllogger, gluoncv, megatron, oneflow, write
 from other_logs import GOOD, load, only, speedometer
-from whole_logs import WHOLE_LOGS
+from whole_logs import WHOLE_LOGS, throughput
 
 from dlperf_runner.core.case import Topology
 from dlperf_runner.results.log_name import words_of
@@ -314,28 +314,70 @@ def test_a_stated_model_wins_over_a_word_that_only_looks_like_one(
         assert any(note.startswith(told) for note in results.notes)
 
 
+ITERATIONS = [f"iter {n}: loss {9 - n / 100:.4f}, time 500.00ms" for n in range(40)]
+LITGPT = WHOLE_LOGS["litgpt/whole"]
+OF_STEPS = [line for line in LITGPT.text.splitlines() if line.startswith("Epoch ")]
+UNMARKED = [line.replace(" (step)", "") for line in OF_STEPS]
+EPOCHS = [
+    f"train: epoch {epoch}, iter {step}, loss: {9 - step / 100}, samples/s: 2510.125"
+    for epoch in (3, 4)
+    for step in range(20, 401, 20)
+]
+RANKS = [
+    f"[1,{rank}]<stdout>:{line}"
+    for both in zip(gluoncv(50.0), gluoncv(90.0), strict=True)
+    for rank, line in enumerate(both)
+]
+LLAMA, GPT2, RN50 = "1n8g/llama3-8b_bf16_1.log", "1n8g/gpt2-124m_bf16_1.log", "rn50_b128_fp32_1n1g"
+
+
 @pytest.mark.parametrize(
-    ("options", "tokens"),
+    ("name", "lines", "stated", "found"),
     [
-        ({"sequence_length": "4096", "global_batch_size": "16"}, 16 * 4096 / 0.5),
-        ({"sequence_length": "2048"}, 16 * 2048 / 0.5),
-        ({"sequence_length": "4096", "global_batch_size": "32"}, None),  # the log says 16
-        ({"sequence_length": "1024", "batch_size": "2", "accumulation_steps": "4"}, 16 * 2048),
-        ({}, None),
+        (LLAMA, STEPS_ALONE, "sequence_length=4096 global_batch_size=16", 16 * 4096 / 0.5),
+        (LLAMA, STEPS_ALONE, "sequence_length=2048", 16 * 2048 / 0.5),
+        (LLAMA, STEPS_ALONE, "sequence_length=1024 batch_size=2 accumulation_steps=4", 16 * 2048),
+        (LLAMA, STEPS_ALONE, "sequence_length=4096 global_batch_size=32", "contradicts"),
+        (LLAMA, STEPS_ALONE, "", "--sequence-length"),
+        # The batch of a step is not that of an iteration.
+        (LLAMA, UNMARKED, "global_batch_size=128", "--accumulation-steps"),
+        (LLAMA, UNMARKED, "global_batch_size=128 accumulation_steps=4", LITGPT.value),
+        (LLAMA, OF_STEPS, "global_batch_size=128", LITGPT.value),
+        (LLAMA, OF_STEPS, "batch_size=16", "--global-batch-size 512, or 128 if"),
+        # A batch beside stated accumulation may be one of several.
+        (
+            GPT2,
+            ITERATIONS,
+            "accumulation_steps=5 batch_size=12",
+            "--global-batch-size 480, or 96 if",
+        ),
+        (GPT2, ITERATIONS, "accumulation_steps=5 global_batch_size=480", 480 * 1024 / 0.5),
+        (GPT2, ITERATIONS, "accumulation_steps=1 batch_size=60", 480 * 1024 / 0.5),
+        (GPT2.replace("bf16", "gbs480_bf16"), ITERATIONS, "accumulation_steps=5", 480 * 1024 / 0.5),
+        # One epoch of the log counts.
+        (RN50, EPOCHS, "total_steps=800", "epoch of a log counts; if that is whole"),
+        (RN50, EPOCHS, "total_steps=400", 2510.125),
+        # The user decides which rank counts.
+        (RN50, RANKS, "", "--rank 0"),
+        (RN50, RANKS, "rank=0", 50.0),
+        (RN50, RANKS, "rank=1", 90.0),
     ],
 )
 def test_what_a_step_counts_can_be_stated(
-    tmp_path: Path, options: dict[str, str], tokens: float | None
+    tmp_path: Path, name: str, lines: list[str], stated: str, found: float | str
 ) -> None:
-    path = write(tmp_path / "1n8g/llama3-8b_bf16_1.log", STEPS_ALONE)
-    results = load(path, **options)
-    if tokens is None:
-        assert results.problems
-        assert options or "--sequence-length" in str(only(results))
-        return
-    (case,) = summarize(results.frame)["samples_per_second_median"]
-    assert case == pytest.approx(tokens)
-    assert "sequence length (--sequence-length)" in results.frame["stated"].iloc[0]
+    options = dict(word.split("=") for word in stated.split())
+    if lines in (OF_STEPS, UNMARKED):
+        options |= {"sequence_length": "2048", **LITGPT.options}
+    if lines == ITERATIONS:
+        options["sequence_length"] = "1024"
+    results = load(write(tmp_path / name, lines), **options)
+    if isinstance(found, str):
+        assert found in str(only(results))
+    else:
+        assert throughput(results) == pytest.approx(found)
+        is_stated = "sequence length (--sequence-length)" in str(results.frame["stated"].iloc[0])
+        assert is_stated == ("sequence_length" in options)
 
 
 @pytest.mark.parametrize("name", ["keras", "lightning", "litgpt", "mmengine"])
@@ -343,61 +385,8 @@ def test_a_line_of_one_accumulated_batch_is_not_multiplied(tmp_path: Path, name:
     log = WHOLE_LOGS[f"{name}/whole"]
     path = write(tmp_path / log.path, log.text.splitlines())
     results = load(path, accumulation_steps="4", **log.options)
-    assert [*summarize(results.frame)["samples_per_second_median"]] == pytest.approx([log.value])
+    assert throughput(results) == pytest.approx(log.value)
     assert any("accumulation_steps=4 multiplies no rate" in note for note in results.notes)
-
-
-def test_the_batch_of_a_step_is_not_that_of_an_iteration(tmp_path: Path) -> None:
-    log = WHOLE_LOGS["litgpt/whole"]
-    lines = [line for line in log.text.splitlines() if line.startswith("Epoch ")]
-    unmarked = write(
-        tmp_path / "1n8g/a_bf16_1.log", [line.replace(" (step)", "") for line in lines]
-    )
-    path = write(tmp_path / "1n8g/llama3-8b_bf16_1.log", lines)
-    options = {"sequence_length": "2048", **log.options}
-    of_step = {"global_batch_size": "128", **options}
-    assert "--accumulation-steps" in str(only(load(unmarked, **of_step)))
-    stated = {"batch_size": "16", **options}
-    assert "--global-batch-size 512, or 128 if" in str(only(load(path, **stated)))
-    for results in (load(unmarked, accumulation_steps="4", **of_step), load(path, **of_step)):
-        (value,) = summarize(results.frame)["samples_per_second_median"]
-        assert value == pytest.approx(log.value)
-
-
-def test_a_batch_beside_stated_accumulation_may_be_one_of_several(tmp_path: Path) -> None:
-    lines = [f"iter {n}: loss {9 - n / 100:.4f}, time 500.00ms" for n in range(40)]
-    named = write(tmp_path / "1n8g/gpt2-124m_gbs480_bf16_1.log", lines)
-    path = write(tmp_path / "1n8g/gpt2-124m_bf16_1.log", lines)
-    options = {"sequence_length": "1024", "accumulation_steps": "5"}
-    assert "--global-batch-size 480, or 96 if" in str(only(load(path, batch_size="12", **options)))
-    alone = {"sequence_length": "1024", "accumulation_steps": "1", "batch_size": "60"}
-    for results in (
-        *(load(named, **options), load(path, global_batch_size="480", **options)),
-        load(path, **alone),
-    ):
-        assert [*summarize(results.frame)["samples_per_second_median"]] == [480 * 1024 / 0.5]
-
-
-def test_a_log_of_which_one_epoch_counts_says_so(tmp_path: Path) -> None:
-    lines = [
-        f"train: epoch {epoch}, iter {step}, loss: {9 - step / 100}, samples/s: 2510.125"
-        for epoch in (3, 4)
-        for step in range(20, 401, 20)
-    ]
-    path = write(tmp_path / "1n8g/rn50_b128_fp32_1.log", lines)
-    assert "epoch of a log counts; if that is whole" in str(only(load(path, total_steps="800")))
-    (value,) = summarize(load(path, total_steps="400").frame)["samples_per_second_median"]
-    assert value == 2510.125
-
-
-def test_the_user_decides_which_rank_counts(tmp_path: Path) -> None:
-    ranks = zip(gluoncv(50.0), gluoncv(90.0), strict=True)
-    lines = [f"[1,{rank}]<stdout>:{line}" for both in ranks for rank, line in enumerate(both)]
-    path = write(tmp_path / "rn50_b128_fp32_1n1g.log", lines)
-    assert "--rank 0" in str(only(load(path)))
-    for rank, rate in (("0", 50.0), ("1", 90.0)):
-        (value,) = summarize(load(path, rank=rank).frame)["samples_per_second_median"]
-        assert value == pytest.approx(rate)
 
 
 @pytest.mark.parametrize(("batches", "speedup"), [((16, 8), 1.9), ((16, 16), None)])

@@ -287,16 +287,9 @@ def test_variables_of_bench_that_are_wrong(variables: dict[str, object], message
 
 def test_variables_of_bench_become_a_choice() -> None:
     prefixes = ("dlperf", "benchmark_run")
-    variables = {
-        "nodes": [1, 2],
-        "repeats": 3,
-        "parameters": {"image_size": 64},
-        "resume": "",
-        "run_order": "random",
-        "seed": 3,
-        "dlperf_user": "dlperf",
-        "benchmark_run_wait_s": 1,
-    }
+    variables: dict[str, object] = {"nodes": [1, 2], "repeats": 3, "parameters": {"image_size": 64}}
+    variables |= {"resume": "", "run_order": "random", "seed": 3}
+    variables |= {"dlperf_user": "dlperf", "benchmark_run_wait_s": 1}
     choice = choice_of_variables(variables, prefixes)
     assert (choice.nodes, choice.repeats) == ((1, 2), 3)
     assert (choice.order, choice.seed) == ("random", 3)
