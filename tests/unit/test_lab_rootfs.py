@@ -223,7 +223,6 @@ def test_the_first_process_reaps_and_ends_with_the_server(rootfs: ModuleType) ->
 def test_the_first_process_ends_all_of_the_servers_processes(
     rootfs: ModuleType, tmp_path: Path, signal: str
 ) -> None:
-    """Also a child of the server, which tells that it has been asked to end."""
     told = tmp_path / "told"
     ready = tmp_path / "ready"
     child = f"trap 'echo asked > {told}; exit' TERM; : > {ready}; while :; do sleep 0.05; done"

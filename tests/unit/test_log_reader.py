@@ -63,7 +63,6 @@ def test_blocks_are_whole_lines_with_their_numbers(size: int | None) -> None:
 
 @pytest.mark.parametrize("tag", ["", TAG], ids=["untagged", "tagged"])
 def test_number_wrapped_where_a_piece_ends_keeps_its_digits(tag: str) -> None:
-    """Each of the places in turn is the end of a piece, as 1 MiB may be."""
     line = "DLL 2026-11-20 13:58:34.784710 - (0, {}) total_ips : {}"
     lines = [line.format(0, "2.5"), line.format(10, "3.37"), "5044", line.format(20, "4.5")]
     lines += ["DLL 2026-11-20 13:58:37.925081 - () train_throughput : 3.4", "61"]

@@ -309,7 +309,6 @@ def test_olympic_mean() -> None:
 
 
 def test_result_of_ten_runs(tmp_path: Path) -> None:
-    """With a factor from the review."""
     logs = [result_log(60.0 * minutes) for minutes in range(21, 31)]
     write_result(tmp_path, logs, scaling=1.02)
     result = only(tmp_path)
@@ -386,7 +385,6 @@ def test_logs_of_runs_below_a_folder_called_results_are_no_round(tmp_path: Path)
 
 
 def test_throughput_is_by_an_estimator_that_all_runs_have(tmp_path: Path) -> None:
-    """A run may stop within an epoch, another one after a whole one."""
     part = [line for line in of_epochs(500.0, stopped=0.9) if "epoch_st" not in line]
     write_result(tmp_path, [of_epochs(615.0), part], benchmark="resnet")
     result = only(tmp_path)

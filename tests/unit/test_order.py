@@ -26,7 +26,6 @@ def short(run: Run) -> str:
 
 
 def test_repeats_are_interleaved_unless_another_order_is_chosen(catalog: Catalog) -> None:
-    """A change of the cluster during a campaign meets each case, not one of them."""
     topologies = {"gpus_per_node": "1,2,4", "repeats": 2}
     interleaved = [f"1n{g}g/r{r}" for r in (1, 2) for g in (1, 2, 4)]
     assert planned(catalog, **topologies) == interleaved

@@ -35,7 +35,6 @@ def test_the_log_of_the_oneflow_report_says_what_ran_itself(
 
 
 def test_what_neither_name_nor_log_says_follows_from_the_program(tmp_path: Path) -> None:
-    """One dtype, and the number of devices without that of nodes."""
     write(tmp_path / "arcface_y1_b2_train_cpu.log", speedometer("y1"))
     assert cases(load(tmp_path)) == [("mxnet-arcface", "fp32", 2, "1n1g", 1)]
 

@@ -30,7 +30,6 @@ def lines_of(steps: int = 12, rate: float = 101.5) -> list[str]:
 
 
 def test_round_trip(folder: Path, tmp_path: Path) -> None:
-    """Described, listed, planned, run by the argv of the plan, and read like any other workload."""
     init("train.py")
     assert "mine: mine framework mxnet --model mine" in said("list", "workloads")
     campaign = tmp_path / "campaign"

@@ -221,8 +221,6 @@ def test_a_grid_is_its_tables(tmp_path: Path) -> None:
 
 
 def test_a_citation_is_checked_at_its_commit(tmp_path: Path) -> None:
-    """The table of the first commit is no longer in the file of the second."""
-
     clone = tmp_path / "clone"
     clone.mkdir()
     git(clone, "init", "--quiet")
