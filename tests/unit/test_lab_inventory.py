@@ -28,13 +28,6 @@ def write_state(directory: Path, **state: object) -> None:
     (directory / "lab.json").write_text(json.dumps(state))
 
 
-def test_a_lab_that_is_down_has_four_nodes(tmp_path: Path) -> None:
-    found = listing(tmp_path)
-    assert found["nodes"]["hosts"] == ["node1", "node2", "node3", "node4"]
-    assert found["_meta"]["hostvars"]["node4"] == {"ansible_host": "10.11.0.5"}
-    assert found["nodes"]["vars"]["dlperf_lab_is_up"] is False
-
-
 def test_a_lab_that_is_up_has_the_nodes_that_it_has(tmp_path: Path) -> None:
     pid = os.getpid()  # a process that is alive
     frameworks = ["mxnet", "paddle"]
@@ -48,20 +41,22 @@ def test_a_lab_that_is_up_has_the_nodes_that_it_has(tmp_path: Path) -> None:
     assert found["nodes"]["vars"]["ansible_control_path_dir"] == str(tmp_path / "cm")
 
 
-def test_a_process_number_that_another_process_has_now_is_no_lab(tmp_path: Path) -> None:
-    pid = os.getpid()
-    write_state(tmp_path, nodes=2, pid=pid, started=started(pid) + 1)
+@pytest.mark.parametrize(
+    ("state", "nodes"),
+    [
+        *((None, 4), ("", 4), ("{", 4), ("[]", 4), ("{}", 4)),
+        ('{"nodes": null, "pid": 1, "started": 1}', 4),
+        # Another process has its number now.
+        (json.dumps({"nodes": 2, "pid": os.getpid(), "started": started(os.getpid()) + 1}), 2),
+    ],
+)
+def test_without_its_process_a_lab_is_down(tmp_path: Path, state: str | None, nodes: int) -> None:
+    if state is not None:
+        (tmp_path / "lab.json").write_text(state)
     found = listing(tmp_path)
     assert found["nodes"]["vars"]["dlperf_lab_is_up"] is False
-    assert len(found["nodes"]["hosts"]) == 2
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"nodes": null, "pid": 1, "started": 1}'])
-def test_a_damaged_state_is_a_lab_that_is_down(tmp_path: Path, text: str) -> None:
-    (tmp_path / "lab.json").write_text(text)
-    found = listing(tmp_path)
-    assert found["nodes"]["vars"]["dlperf_lab_is_up"] is False
-    assert len(found["nodes"]["hosts"]) == 4
+    assert found["nodes"]["hosts"] == [f"node{n}" for n in range(1, nodes + 1)]
+    assert found["_meta"]["hostvars"]["node2"] == {"ansible_host": "10.11.0.3"}
 
 
 def test_the_local_inventory_is_this_machine_by_its_own_name() -> None:

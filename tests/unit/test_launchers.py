@@ -52,6 +52,12 @@ def test_mpirun_on_two_gpu_nodes() -> None:
     )
 
 
+def test_mpi_goes_over_ucx_where_the_inventory_says_so() -> None:
+    ucx = tuple(replace(node, mpi_transport="ucx") for node in gpu_nodes(2))
+    (command,), (usual,) = (launch("mpirun", program(), nodes) for nodes in (ucx, gpu_nodes(2)))
+    assert command.argv == tuple("ucx" if word == "ob1" else word for word in usual.argv)
+
+
 def test_mpirun_on_one_device_of_the_lab() -> None:
     """One device is started by mpirun too, as the published runs were."""
     (command,) = launch("mpirun", program(on_gpu=False, gpus_per_node=1), lab_nodes(1))
@@ -78,13 +84,6 @@ def test_mpirun_as_the_operator_has_it() -> None:
     assert command.env == {"OMP_NUM_THREADS": "4", "NCCL_DEBUG": "INFO"}
 
 
-def test_mpi_goes_over_ucx_where_the_inventory_says_so() -> None:
-    ucx = tuple(replace(node, mpi_transport="ucx") for node in gpu_nodes(2))
-    (command,), (usual,) = (launch("mpirun", program(), nodes) for nodes in (ucx, gpu_nodes(2)))
-    at = usual.argv.index("ob1")
-    assert command.argv == (*usual.argv[:at], "ucx", *usual.argv[at + 1 :])
-
-
 @pytest.mark.parametrize(
     "change", [{"interface": "eth1"}, {"env": {"A": "1"}}, {"mpi_transport": "ucx"}]
 )
@@ -97,17 +96,17 @@ def test_mpirun_refuses_nodes_that_one_command_cannot_serve(change: dict[str, ob
     launch("mpirun", program(), (replace(first, env=variables), replace(second, env=reordered)))
 
 
-def test_single_process_sees_the_devices_of_the_run() -> None:
+def test_one_process_sees_the_devices_of_the_run() -> None:
     for on_gpu, nodes, devices in ((True, gpu_nodes(1), "0,1,2,3"), (False, lab_nodes(1), "")):
         env = {"CUDA_VISIBLE_DEVICES": devices, "OMP_NUM_THREADS": "1"}
         given = program(on_gpu, gpus_per_node=4)
         assert launch("single_process", given, nodes) == (Command("node1", TRAIN, env, SOURCE),)
-
-
-def test_a_program_without_a_launcher_has_its_own_variables_only() -> None:
-    (command,) = launch("direct", program(), gpu_nodes(1))
-    assert command.argv == TRAIN
-    assert command.env == {"OMP_NUM_THREADS": "1"}
+    # Without a launcher, a program has its own variables only.
+    (direct,) = launch("direct", program(), gpu_nodes(1))
+    assert (direct.argv, direct.env) == (TRAIN, {"OMP_NUM_THREADS": "1"})
+    for launcher in ("single_process", "direct"):
+        with pytest.raises(UserError, match="one process cannot use several nodes"):
+            launch(launcher, program(), gpu_nodes(2))
 
 
 def test_torchrun_once_per_node() -> None:
@@ -170,21 +169,12 @@ def test_jax_is_one_process_per_node_and_is_told_who_it_is() -> None:
     )
     assert (second.host, second.argv) == ("node2", first.argv)
     assert second.env == {**first.env, "JAX_PROCESS_ID": "1"}
+    (by_mpirun,) = launch("jax_mpirun", program(), gpu_nodes(2))
+    assert by_mpirun.argv[:5] == ("/usr/bin/mpirun", "--host", "node1:1,node2:1", "-np", "2")
+    assert {**by_mpirun.env, "JAX_PROCESS_ID": "0"} == first.env
+    assert exported(by_mpirun) == list(by_mpirun.env) and len(by_mpirun.env) == len(first.env) - 1
     (alone,) = launch("jax", program(on_gpu=False, gpus_per_node=2), lab_nodes(1))
     assert (alone.env["CUDA_VISIBLE_DEVICES"], alone.env["JAX_NUM_PROCESSES"]) == ("", "1")
-
-
-def test_mpirun_starts_one_process_of_jax_per_node() -> None:
-    (command,) = launch("jax_mpirun", program(), gpu_nodes(2))
-    assert command.argv[:5] == ("/usr/bin/mpirun", "--host", "node1:1,node2:1", "-np", "2")
-    assert command.env == {
-        "CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7",
-        "JAX_COORDINATOR_ADDRESS": "10.11.0.2:29500",
-        "JAX_NUM_PROCESSES": "2",
-        "OMP_NUM_THREADS": "1",
-        **BETWEEN_NODES,
-    }
-    assert exported(command) == list(command.env)
 
 
 def test_mpirun_tells_tensorflow_the_addresses_of_the_nodes() -> None:
@@ -193,12 +183,6 @@ def test_mpirun_tells_tensorflow_the_addresses_of_the_nodes() -> None:
     assert command.env == {"TF_WORKER_HOSTS": "10.11.0.2,10.11.0.3", **plain.env}
     assert exported(command) == list(command.env)
     assert command.argv[:5] == plain.argv[:5]
-
-
-@pytest.mark.parametrize("launcher", ["single_process", "direct"])
-def test_one_process_cannot_span_nodes(launcher: str) -> None:
-    with pytest.raises(UserError, match="one process cannot use several nodes"):
-        launch(launcher, program(), gpu_nodes(2))
 
 
 def test_the_operators_variables_override_those_between_nodes() -> None:
@@ -252,15 +236,12 @@ def test_paddle_launch_on_cpu_says_how_many_processes() -> None:
     )
     assert second.env == {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "eth0"}
     assert second.cwd == ""
-
-
-def test_paddle_launch_on_cpu_leaves_the_interface_of_gloo_to_the_operator() -> None:
+    # The interface of Gloo is left to the operator.
     (node,) = lab_nodes(1)
-    (command,) = launch("paddle_launch", program(on_gpu=False), (replace(node, interface=""),))
-    assert command.env == {"OMP_NUM_THREADS": "1"}
-    theirs = replace(node, env={"GLOO_SOCKET_IFNAME": "lo"})
-    (command,) = launch("paddle_launch", program(on_gpu=False), (theirs,))
-    assert command.env["GLOO_SOCKET_IFNAME"] == "lo"
+    lo = {"GLOO_SOCKET_IFNAME": "lo"}
+    for theirs, env in ((replace(node, interface=""), {}), (replace(node, env=lo), lo)):
+        (command,) = launch("paddle_launch", program(on_gpu=False), (theirs,))
+        assert command.env == {"OMP_NUM_THREADS": "1", **env}
 
 
 def test_the_same_command_everywhere_knows_all_nodes() -> None:

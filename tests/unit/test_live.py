@@ -123,7 +123,6 @@ def test_status_shows_rates_telemetry_and_the_time_left(campaign: Path) -> None:
 
 
 def test_status_shows_invalid_runs(campaign: Path) -> None:
-    """A done run whose log does not confirm the plan, and one that a rule excludes."""
     first, second, *_ = campaigns.read_plan(campaign)["runs"]
     end(campaign, second, 10.0)
     log = campaigns.run_directory(campaign, first) / first["log_name"]
@@ -238,4 +237,3 @@ def test_the_command_serves_until_it_is_interrupted(campaign: Path) -> None:
         finally:
             process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
-    assert "not a campaign directory" in call("live", campaign / "runs", status=2).err

@@ -52,7 +52,6 @@ def test_directories_that_repeat_the_same_runs_are_groups(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("places", "tables"),
     [
-        (("2025-05-01_10-22-33", "2025-05-02_10-22-33"), [2]),
         (("2025-05-01/10-22-33", "2025-05-01/10-25-01"), [2]),
         (("20250501-102230", "20250501T102231Z"), [2]),
         (("seed_1", "Seed-7"), [2]),
@@ -78,20 +77,22 @@ def test_directories_of_repeats_are_no_groups(
     assert ("if they are repeats, name the directories" in words(result)) == (len(tables) > 1)
 
 
-@pytest.mark.parametrize("names", [("o4711", "o4712"), ("o4711.1", "o4711.2")])
-def test_jobs_of_pbs_and_grid_engine_are_repeats(tmp_path: Path, names: tuple[str, str]) -> None:
-    for name, rate in zip(names, (380.0, 390.0), strict=True):
-        write(tmp_path / f"rn50_b128_fp32_1n1g.{name}", gluoncv(rate))
-        (tmp_path / f"rn50_b128_fp32_1n1g.{name.replace('o', 'e')}").touch()  # of errors
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("run1/{}_1.log", "run1/{}_2.log", "run2/{}_1.log", "run2/{}_2.log"),
+        ("{}.o4711", "{}.o4712"),  # of PBS, and of Grid Engine
+        ("{}.o4711.1", "{}.o4711.2"),
+    ],
+)
+def test_jobs_and_repeats_in_directories_of_repeats_are_numbered(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    for n, name in enumerate(names):
+        path = write(tmp_path / name.format("rn50_b128_fp32_1n1g"), gluoncv(380.0 + n))
+        path.with_name(path.name.replace("g.o", "g.e")).touch()  # of errors
     result = summarize(tmp_path)
-    assert (result.problems, DataFrame(result.cases)["repeats"].tolist()) == ([], [2])
-
-
-def test_repeats_within_directories_of_repeats_are_numbered(tmp_path: Path) -> None:
-    for n, place in enumerate(("run1/a_1", "run1/a_2", "run2/a_1", "run2/a_2")):
-        write(tmp_path / f"{place.replace('a', 'rn50_b128_fp32_1n1g')}.log", gluoncv(380.0 + n))
-    result = summarize(tmp_path)
-    assert (result.problems, DataFrame(result.cases)["repeats"].tolist()) == ([], [4])
+    assert (result.problems, DataFrame(result.cases)["repeats"].tolist()) == ([], [len(names)])
 
 
 def test_a_number_below_which_most_are_missing_is_no_count_of_repeats(tmp_path: Path) -> None:
@@ -127,16 +128,6 @@ def test_an_accelerator_of_a_directory_is_not_silent(tmp_path: Path) -> None:
         result = summarize(given)
         assert DataFrame(result.cases)["accelerator"].tolist() == [accelerator]
         assert (note in words(result)) == (accelerator is not None)
-
-
-def test_dates_and_numbers_of_jobs_in_names_are_told(tmp_path: Path) -> None:
-    for repeat, word in enumerate(("2022-11-20", "job4711"), start=1):
-        path = tmp_path / "1n1g" / f"rn50_b128_fp32_{word}_{repeat}.log"
-        write(path, gluoncv(50.0 * repeat))
-    result = summarize(tmp_path)
-    told = "1n1g: pooled, although the names of the logs have other words: 2022-11-20, job4711"
-    assert told in words(result)
-    assert DataFrame(result.cases)["repeats"].tolist() == [2]
 
 
 def test_converted_copies_of_a_log_are_one_run(tmp_path: Path) -> None:

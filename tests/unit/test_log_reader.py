@@ -51,6 +51,7 @@ def text_of(content: str | bytes, size: int | None = None) -> str:
 
 @pytest.mark.parametrize("size", [1, 2, 7, None])
 def test_blocks_are_whole_lines_with_their_numbers(size: int | None) -> None:
+    assert list(blocks([], [b"x"])) == list(blocks([b"", b""], [b"x"])) == []
     found = list(blocks(pieces("a\n\nb Speed\r\nlast é", size), [b"x"]))
     whole = "".join(block.data.decode() for block in found)
     assert whole == "a\n\nb Speed\r\nlast é" + CUT
@@ -62,7 +63,6 @@ def test_blocks_are_whole_lines_with_their_numbers(size: int | None) -> None:
 
 @pytest.mark.parametrize("tag", ["", TAG], ids=["untagged", "tagged"])
 def test_number_wrapped_where_a_piece_ends_keeps_its_digits(tag: str) -> None:
-    """Each of the places in turn is the end of a piece, as 1 MiB may be."""
     line = "DLL 2026-11-20 13:58:34.784710 - (0, {}) total_ips : {}"
     lines = [line.format(0, "2.5"), line.format(10, "3.37"), "5044", line.format(20, "4.5")]
     lines += ["DLL 2026-11-20 13:58:37.925081 - () train_throughput : 3.4", "61"]
@@ -72,10 +72,6 @@ def test_number_wrapped_where_a_piece_ends_keeps_its_digits(tag: str) -> None:
         with pytest.raises(LineError, match="the rate is not a number") as caught:
             logs.parse(logs.formats()["dllogger"], [content[:cut], content[cut:]])
         assert (caught.value.line, caught.value.found) in wrapped
-
-
-def test_empty_log_has_no_block() -> None:
-    assert list(blocks([], [b"x"])) == list(blocks([b"", b""], [b"x"])) == []
 
 
 def test_progress_bar_with_carriage_returns() -> None:
@@ -132,10 +128,8 @@ def test_labels_of_launchers_name_the_ranks(kind: str, size: int | None) -> None
 
 
 def test_a_prefix_that_counts_something_names_no_writer() -> None:
-    content = "".join(
-        f"epoch_{n} | Epoch[0] Batch[{n}]\tSpeed: 5.5 samples/sec\n" for n in (1, 2, 3)
-    )
-    _, steps = read("gluoncv_horovod", content)
+    line = "epoch_{0} | Epoch[0] Batch[{0}]\tSpeed: 5.5 samples/sec\n".format
+    _, steps = read("gluoncv_horovod", "".join(map(line, (1, 2, 3))))
     assert [step.step for step in steps] == [1, 2, 3]
 
 

@@ -10,7 +10,6 @@ from make_logs import maxtext, megatron, write
 from plan_examples import lab_nodes
 
 from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.commands.list import render
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.plan.make import make_plan
@@ -52,11 +51,6 @@ def test_megatron_logs_stand_beside_their_publication(tmp_path: Path) -> None:
     assert case["report"] == "megatron-lm-llama3-h100"
     case = compared(tmp_path, *options)["1n8g"]
     assert (case["verdict"], case["factors"]) == ("not comparable", "recipe (none, fp8)")
-
-
-def test_the_list_says_so() -> None:
-    text = " ".join(render(load_catalog(), "workloads").split())
-    assert "log format megatron unit tokens/s runs no; logs only" in text
 
 
 def test_no_plan_contains_them() -> None:

@@ -7,10 +7,7 @@ import pytest
 from command_line import call
 from make_logs import ROOT
 
-from dlperf_runner.core.errors import UserError
-from dlperf_runner.logs.mllog import MlperfLog
 from dlperf_runner.measure.numbering import LogLines, wrong_step
-from dlperf_runner.mlperf.round import measure_run
 from dlperf_runner.results.log_head import same_network
 
 LOGS = ROOT / "examples" / "logs"
@@ -81,12 +78,3 @@ def test_errors_name_what_to_type_next(
 def test_a_network_has_one_name_in_all_programs(name: str, other: str, is_same: bool) -> None:
     """MaxText, Megatron-LM and torchtitan write the same size of Llama 3 differently."""
     assert same_network(name, other) == is_same
-
-
-def test_a_result_log_without_a_benchmark_says_what_it_lacks() -> None:
-    log = MlperfLog(global_batch_size=256, run_start_ms=0, run_stop_ms=1000)
-    with pytest.raises(UserError) as caught:
-        measure_run(log, "result_0.txt")
-    error = caught.value
-    assert (error.where, error.found) == ("result_0.txt", "no benchmark, 256, 1000 ms")
-    assert error.problem == "the log does not say what ran"

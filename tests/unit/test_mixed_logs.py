@@ -117,7 +117,6 @@ def test_campaigns_among_logs_have_tables_of_their_own(logs: Path, campaign: Pat
 
 
 def test_a_campaign_among_logs_gains_nothing(logs: Path, campaign: Path) -> None:
-    """What is wrong with it is told with its place, and what else is there is read."""
     (campaign / "secret").write_text("my key")
     for number, (name, text) in enumerate(
         [(RUN, "{}"), (f"{RUN}/x", "a file that is a directory, too"), ("../../../stolen", "out")]

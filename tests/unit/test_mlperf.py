@@ -54,25 +54,81 @@ def test_samples_are_counted_between_evaluations(counts: str) -> None:
     assert (run.time_to_train_s, run.status) == (820.0, "success")
     assert run.samples_per_second == {"blocks": 2 * 12288 / 790}
     assert (run.evaluations, run.quality, run.sequence_length) == (2, 3.2, 8192)
-
-
-def test_step_times_leave_out_the_first_two() -> None:
-    run = measured(result_log(820.0))
-    # 5.0, 0.5, [0.5, 0.5, 0.5, 5.0, 0.5, 0.5, 0.5, 0.5]
+    # Without the first two: 5.0, 0.5, [0.5, 0.5, 0.5, 5.0, 0.5, 0.5, 0.5, 0.5]
     assert run.step_times["median"] == 0.5
     assert run.step_times["p99"] == pytest.approx(0.5 + 0.93 * 4.5)
 
 
-def test_epochs_count_where_no_block_does() -> None:
-    run = measured(of_epochs(615.0))
-    assert [*run.samples_per_second] == ["epochs", "whole_run"]
-    assert run.samples_per_second["epochs"] == 2 * 1281167 / 600
+def with_seconds(line: str) -> str:
+    head, mark, text = line.partition(":::MLLOG ")
+    document = json.loads(text)
+    seconds = document.pop("time_ms") / 1000
+    if "train_step_time" not in text:  # Alibaba printed none
+        document = dict(reversed(document.items()))
+    return f"{head}{mark}{json.dumps({**document, 'time_s': seconds})}"
 
 
-def test_a_part_of_an_epoch_counts_with_the_time_of_the_whole_run() -> None:
-    lines = [line for line in of_epochs(500.0, stopped=0.9) if "epoch_st" not in line]
-    run = measured(lines)
-    assert run.samples_per_second == {"whole_run": pytest.approx(0.9 * 1281167 / 500)}
+FIRST, *REST = WHOLE = result_log(820.0)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [*WHOLE, event(10**7, "eval_accuracy", 9.9), event(10**7, "block_stop", samples_count=1)],
+        [*WHOLE, event(0, "run_start")],  # of another rank
+        "\n".join(f"{line}Epoch 1: 50%" for line in WHOLE).encode() + b"\n 45%|\xe2\x96\n",
+        [*REST, re.sub(r'"time_ms": \d+', '"time_ms": 0', FIRST)],  # v0.7 of Google
+        [*map(with_seconds, WHOLE)],  # v0.7 of Alibaba, in another order of keys
+    ],
+)
+def test_the_same_run_may_be_written_otherwise(content: list[str] | bytes) -> None:
+    assert measured(content) == measured(WHOLE)
+
+
+OTHER_BATCH = [line.replace("global_batch", "train_batch") for line in WHOLE]
+LONG = result_log(600.0)  # its blocks take 400 and 390 s
+AGAIN = event(900_000, "run_start")
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (REST, "result_0.txt: the log does not say what ran (expected submission_benchmark"),
+        (REST, "found no benchmark, 820000 ms"),
+        (LONG, "the blocks last longer than the run"),
+        ([line.replace("block_st", "epoch_st") for line in LONG], "the epochs last longer than"),
+        ([*WHOLE, AGAIN], "another run begins in the same log"),
+        ([*WHOLE[:-1], AGAIN, WHOLE[-1]], "another run begins in the same log"),  # not ended
+        ([*WHOLE[:-1], event(1, "eval_accuracy", {}), WHOLE[-1]], "eval_accuracy: no value"),
+    ],
+)
+def test_a_log_that_is_not_of_one_run_is_refused(lines: list[str], told: str) -> None:
+    with pytest.raises((UserError, LineError)) as caught:
+        measured(lines)
+    assert told in str(caught.value)
+
+
+def test_minigo_states_its_batch_by_another_name() -> None:
+    assert measured(OTHER_BATCH).global_batch_size is None  # v1.1: dlrm
+    run = measured([line.replace("llama31_8b", "minigo") for line in OTHER_BATCH])
+    assert (run.time_to_train_s, run.global_batch_size) == (820.0, 32)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (r"(\"time_ms\": \d+)", r"\g<1>.410645"),  # v0.7: Intel
+        (r"\"metadata\": ", r'"metadata":  '),  # v2.0: H3C
+        (r"(.*\"train_samples\", \"value\": )\d+(.*)", r"\g<0>\n\g<1>59398\2"),  # v0.7: minigo
+        (r"(\"train_samples\", \"value\": )(\d+)", r"\1[\2]"),  # v1.1: Graphcore
+    ],
+)
+def test_what_some_submitters_print_otherwise(old: str, new: str) -> None:
+    lines = of_epochs(615.0)
+    others = [re.sub(old, new, line) for line in lines]
+    assert others != lines
+    assert (run := measured(others)).time_to_train_s == 615
+    assert run.samples_per_second in (measured(lines).samples_per_second, {})
 
 
 @pytest.mark.parametrize(
@@ -96,9 +152,6 @@ def test_one_run_may_have_several_targets() -> None:
     both = {"BBOX": "0.3771", "SEGM": "0.3392"}
     lines = [*result_log(830)[:-1], event(829_000, "eval_accuracy", both), result_log(830)[-1]]
     assert measured(lines).quality == 0.3392
-    lines[-2] = event(829_000, "eval_accuracy", {})
-    with pytest.raises(LineError, match="eval_accuracy: no value"):
-        measured(lines)
 
 
 def test_step_times_of_v6_have_no_step_and_some_are_none() -> None:
@@ -112,85 +165,15 @@ def test_step_times_of_v6_have_no_step_and_some_are_none() -> None:
     assert measured(lines).step_times == expected == measured(result_log(830)).step_times
 
 
-def test_what_follows_the_run_does_not_count() -> None:
-    late = [event(10**7, "eval_accuracy", 9.9), event(10**7, "block_stop", samples_count=1)]
-    assert measured([*result_log(820.0), *late]) == measured(result_log(820.0))
-
-
-def test_a_second_run_of_a_log_is_refused_whether_the_first_ended_or_not() -> None:
-    first, again = result_log(820.0), event(900_000, "run_start")
-    for lines in ([*first, again], [*first[:-1], again, first[-1]]):
-        with pytest.raises(LineError, match="another run begins in the same log"):
-            measured(lines)
-    assert measured([*first, event(0, "run_start")]) == measured(first)  # of another rank
-
-
-def test_logs_of_v07_are_read() -> None:
-    """As Google wrote them, whose benchmark follows the run, and Alibaba, with seconds and another
-    order of keys."""
-    first, *lines = result_log(820.0)
-    wanted = measured([first, *lines])
-    assert measured([*lines, re.sub(r'"time_ms": \d+', '"time_ms": 0', first)]) == wanted
-    with pytest.raises(UserError, match="does not say what ran"):
-        measured(lines)
-    assert measured([*map(with_seconds, [first, *lines])]) == wanted
-
-
-def with_seconds(line: str) -> str:
-    head, mark, text = line.partition(":::MLLOG ")
-    document = json.loads(text)
-    seconds = document.pop("time_ms") / 1000
-    if "train_step_time" not in text:  # Alibaba printed none
-        document = dict(reversed(document.items()))
-    return f"{head}{mark}{json.dumps({**document, 'time_s': seconds})}"
-
-
-def test_minigo_states_its_batch_by_another_name() -> None:
-    """Of another benchmark, such lines mean something else, and its batch is unknown."""
-    lines = [line.replace("global_batch", "train_batch") for line in result_log(820.0)]
-    assert measured(lines).global_batch_size is None  # v1.1: dlrm
-    run = measured([line.replace("llama31_8b", "minigo") for line in lines])
-    assert (run.time_to_train_s, run.global_batch_size) == (820.0, 32)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (r"(\"time_ms\": \d+)", r"\g<1>.410645"),  # v0.7: Intel
-        (r"\"metadata\": ", r'"metadata":  '),  # v2.0: H3C
-        (r"(.*\"train_samples\", \"value\": )\d+(.*)", r"\g<0>\n\g<1>59398\2"),  # v0.7: minigo
-        (r"(\"train_samples\", \"value\": )(\d+)", r"\1[\2]"),  # v1.1: Graphcore
-    ],
-)
-def test_what_some_submitters_print_otherwise(old: str, new: str) -> None:
-    lines = of_epochs(615.0)
-    others = [re.sub(old, new, line) for line in lines]
-    assert others != lines
-    assert (run := measured(others)).time_to_train_s == 615
-    assert run.samples_per_second in (measured(lines).samples_per_second, {})
-
-
-def test_an_epoch_may_begin_just_before_the_run() -> None:
-    lines = of_epochs(600.0)
-    early = [line for line in lines if "epoch_st" not in line]
-    early[3:3] = [event(-2, "epoch_start", epoch_num=1)]
-    early[-1:-1] = [event(600_000, "epoch_stop", epoch_num=1)]
-    assert measured(early).time_to_train_s == 600.0
-
-
-def test_logs_of_v06_are_told(tmp_path: Path) -> None:
-    lines = [':::MLL 1560881700.827 run_start: {"value": null, "metadata": {"lineno": 1}}']
-    write_result(tmp_path, [lines])
+def test_logs_of_v06_and_of_power_are_told(tmp_path: Path) -> None:
+    old = [':::MLL 1560881700.827 run_start: {"value": null, "metadata": {"lineno": 1}}']
+    write_result(tmp_path, [old], system="old")
     (problem, *_) = read_below(tmp_path).problems
     assert problem.problem == "logs of MLPerf v0.6 and before are not read"
-
-
-def test_power_of_a_result_is_no_run(tmp_path: Path) -> None:
-    write_result(tmp_path, [result_log(8200.0 + n) for n in range(10)])
-    (folder,) = tmp_path.rglob("llama31_8b")
+    folder = write_result(tmp_path, [result_log(8200.0 + n) for n in range(10)])
     write(folder / "power/result_0/node_0.txt", [event(0, "power_reading", 700.0)])
-    skipped = json.loads(call("summarize", tmp_path, "--json", "--no-history").out)["skipped"]
-    assert "power that a result of MLPerf drew, no run" in skipped.values()
+    called = call("summarize", folder, "--json", "--no-history")
+    assert "power that a result of MLPerf drew, no run" in called.document["skipped"].values()
 
 
 @pytest.mark.parametrize("key", ["number_of_nodes", "number of nodes"])
@@ -202,12 +185,6 @@ def test_systems_may_write_counts_differently(tmp_path: Path, key: str, nodes: o
     described.pop("number_of_nodes")
     path.write_text(json.dumps({**described, key: nodes}))
     assert only(tmp_path).nodes == 2
-
-
-def test_other_output_may_follow_on_a_line_and_need_not_be_utf8() -> None:
-    lines = [f"{line}Epoch 1: 50%" for line in result_log(820.0)]
-    data = "\n".join(lines).encode() + b"\n 45%|\xe2\x96\n"
-    assert measured(data) == measured(result_log(820.0))
 
 
 @given(st.integers(1, 300))
@@ -280,32 +257,36 @@ def test_an_epoch_number_may_count_samples_or_tokens(
 # ---- damage
 
 
-def test_blocks_that_last_longer_than_the_run_are_refused() -> None:
-    lines = result_log(600.0)  # its blocks take 400 and 390 s
-    with pytest.raises(UserError, match="the blocks last longer than the run"):
-        measured(lines)
-    lines = [line.replace("block_st", "epoch_st") for line in lines]
-    with pytest.raises(UserError, match="the epochs last longer than the run"):
-        measured(lines)
-
-
-def test_training_may_go_on_beyond_the_stop() -> None:
+def test_training_may_begin_before_the_run_and_go_on_beyond_the_stop() -> None:
     """Stable Diffusion is evaluated afterwards; run_stop has the time of the first good state."""
+    early = [line for line in of_epochs(600.0) if "epoch_st" not in line]
+    early[3:3] = [event(-2, "epoch_start", epoch_num=1)]
+    early[-1:-1] = [event(600_000, "epoch_stop", epoch_num=1)]
+    assert measured(early).time_to_train_s == 600.0
     run = measured(result_log(400.0))
     assert (run.time_to_train_s, run.samples_per_second) == (400.0, {"blocks": 2 * 12288 / 790})
 
 
 LOGS = {
-    "cumulative": result_log(820.0),
+    "cumulative": WHOLE,
     "of the block": result_log(820.0, counts="of the block"),
     "at its start": result_log(820.0, counts="at its start"),
 }
 
 
-def test_a_time_whose_first_digit_became_a_sign_is_refused() -> None:
-    lines = [re.sub(r'"time_ms": \d', '"time_ms": -', line) for line in LOGS["at its start"]]
-    with pytest.raises(LineError, match="JSON with time_ms"):
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("12288", "12288.5", "samples_count is not a whole number"),
+        (r'"time_ms": \d', '"time_ms": -', "JSON with time_ms"),  # its first digit became a sign
+    ],
+)
+def test_a_damaged_line_is_told_with_its_number(old: str, new: str, told: str) -> None:
+    lines = [re.sub(old, new, line) for line in WHOLE]
+    with pytest.raises(LineError, match=told) as caught:
         measured(lines)
+    first = next(n for n, line in enumerate(WHOLE, 1) if lines[n - 1] != line)
+    assert caught.value.line == first
 
 
 @settings(max_examples=300, deadline=None)
@@ -330,15 +311,6 @@ def test_any_bytes_are_refused(data: bytes) -> None:
         measured(b":::MLLOG {" + data)
 
 
-def test_a_damaged_line_is_told_with_its_number() -> None:
-    lines = result_log(820.0)
-    at = next(n for n, line in enumerate(lines) if "block_stop" in line)
-    lines[at] = lines[at].replace("12288", "12288.5")
-    with pytest.raises(LineError, match="samples_count is not a whole number") as caught:
-        measured(lines)
-    assert caught.value.line == at + 1
-
-
 # ---- the result of several runs
 
 
@@ -354,7 +326,6 @@ def test_olympic_mean() -> None:
 
 
 def test_result_of_ten_runs(tmp_path: Path) -> None:
-    """With a factor from the review."""
     logs = [result_log(60.0 * minutes) for minutes in range(21, 31)]
     write_result(tmp_path, logs, scaling=1.02)
     result = only(tmp_path)
@@ -431,7 +402,6 @@ def test_logs_of_runs_below_a_folder_called_results_are_no_round(tmp_path: Path)
 
 
 def test_throughput_is_by_an_estimator_that_all_runs_have(tmp_path: Path) -> None:
-    """A run may stop within an epoch, another one after a whole one."""
     part = [line for line in of_epochs(500.0, stopped=0.9) if "epoch_st" not in line]
     write_result(tmp_path, [of_epochs(615.0), part], benchmark="resnet")
     result = only(tmp_path)
@@ -576,6 +546,12 @@ def checker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
 
 
+def test_without_the_checker_its_package_is_named(tmp_path: Path) -> None:
+    write_result(tmp_path, [result_log(800)])
+    both = call("mlperf", tmp_path, "--check", "6.0", status=2).both
+    assert "mlperf-logging is not installed" in both and "pip install" in both
+
+
 @pytest.mark.usefixtures("checker")
 def test_the_verdict_of_mlcommons_checker_is_shown(tmp_path: Path) -> None:
     place = write_result(tmp_path / "round", [result_log(800 + n) for n in range(3)])
@@ -587,16 +563,5 @@ def test_the_verdict_of_mlcommons_checker_is_shown(tmp_path: Path) -> None:
     assert "result_2.txt: not compliant: the checker itself failed: MemoryError" in out.both
     found = call("mlperf", tmp_path / "round", "--check", "6.0", "--json", status=1).document
     assert [len(lacking) for lacking in found["not_compliant"].values()] == [2, 1]
-
-
-@pytest.mark.usefixtures("checker")
-def test_unknown_rules_are_refused(tmp_path: Path) -> None:
-    write_result(tmp_path / "round", [result_log(800)])
     both = call("mlperf", tmp_path / "round", "--check", "9.0", status=2).both
     assert "mlperf-logging has no such rules" in both and "one of 6.0.0" in both
-
-
-def test_without_the_checker_its_package_is_named(tmp_path: Path) -> None:
-    write_result(tmp_path, [result_log(800)])
-    both = call("mlperf", tmp_path, "--check", "6.0", status=2).both
-    assert "mlperf-logging is not installed" in both and "pip install" in both

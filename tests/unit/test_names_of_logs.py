@@ -9,8 +9,8 @@ import pytest
 import yaml
 from command_line import call
 from make_logs import dllogger, gluoncv, megatron, oneflow, write
-from other_logs import GOOD, load, only
-from whole_logs import WHOLE_LOGS
+from other_logs import GOOD, load, only, speedometer
+from whole_logs import WHOLE_LOGS, throughput
 
 from dlperf_runner.core.case import Topology
 from dlperf_runner.results.log_name import words_of
@@ -28,7 +28,6 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         ("llama3.1-8b_b2_bf16", (), {"first": ("llama3.1-8b",), "batch_size": 2}),
         ("qwen3-30b-a3b_bf16_1", (), {"first": ("qwen3-30b-a3b",), "repeat": 1}),
         ("rn50 b32 fp16", (), {"batch_size": 32, "precision": "fp16"}),
-        ("rn50-b128-fp32-2", (), {"repeat": 2, "batch_size": 128}),
         ("rn50_b128_fp32_run3", (), {"repeat": 3}),
         ("rn50_b128_fp32_seed-7", (), {"repeat": 7}),
         # The size of a model, not that of a batch.
@@ -37,7 +36,6 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         ("llama3-8b_b200_fp8", (), {"batch_size": None, "first": ("llama3-8b", "b200")}),
         ("train", ("llama3-8b_b200_fp8",), {"batch_size": None}),
         # Of a node, or of both?
-        ("rn50_2nodes_8gpu_b128_fp32", (), {"devices": None, "topology": None}),
         ("rn50-2nodes-8gpus-b128", (), {"first": ("rn50", "2nodes"), "devices": None}),
         ("rn50-multi-node-8gpus", (), {"devices": None, "topology": None}),
         ("rn50-8gpus-b128", ("4nodes",), {"devices": None, "topology": None}),
@@ -51,7 +49,6 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         ("rn50_0", ("1N8G",), {"repeat": 0, "topology_directory": "1N8G"}),
         ("train", ("8gpus", "2n8g"), {"devices": None, "topology_directory": "2n8g"}),
         ("train", ("8gpus", "2nodes"), {"devices": None, "topology": None}),
-        ("train", ("gpu3",), {"devices": None}),
         ("rn50-2nodes-8gpus-per-node", (), {"devices": None, "topology": Topology(2, 8)}),
         ("rn50-8gpus-per-node", ("4-nodes",), {"topology": Topology(4, 8)}),
         ("rn50_N2_G8_b128", (), {"first": ("rn50",), "topology": Topology(2, 8)}),
@@ -68,7 +65,6 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         ("rn50_1n8g", ("4x8",), {"topology_directory": None}),
         # Numbers of other names are none of nodes.
         ("rn50_fp32_2gpus_2", ("nodes",), {"devices": 2, "repeat": 2, "nodes": None}),
-        ("train", ("gpus=8", "nodes=2"), {"topology": Topology(2, 8)}),
         ("deeplabv3+_1n8g_b16", (), {"first": ("deeplabv3+",)}),
         ("model=rn50,amp=true,bs=8,gpus=8", (), {"first": ("rn50",), "precision": "amp"}),
         ("amp=false,bs=8,gpus=8", (), {"first": (), "precision": None}),
@@ -83,7 +79,6 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         ("llama3-8b_4nodes", ("2nodes",), {"nodes": None}),
         # Devices and what they are.
         ("llama3-8b_16xA100_bf16", (), {"devices": 16, "accelerator": "A100"}),
-        ("rn50_4xT4_b64", (), {"devices": 4, "accelerator": "T4"}),
         ("llama3-8b_gb200_bf16", (), {"global_batch_size": None}),
         ("llama3-8b-h100x8-bf16", (), {"devices": 8, "accelerator": "H100"}),
         ("llama3-8b_2x8xH100", (), {"topology": Topology(2, 8), "devices": None}),
@@ -91,7 +86,6 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         ("faster-rcnn_r50_8xb2-amp-200e_coco", (), {"devices": None, "batch_size": 2}),  # OpenMMLab
         ("20230524_201000", ("resnet50_8xb32_fp32",), {"devices": None, "batch_size": 32}),
         ("llama3-8b_bf16", ("8xH100",), {"devices": 8}),
-        ("llama3-8b_bf16", ("8gpus",), {"devices": 8}),
         ("llama3-8b_bf16", ("gpu3",), {"devices": None}),
         ("llama3-8b_bf16", ("old-8gpus",), {"devices": None}),
         ("llama3-8b_bf16_gbs512", (), {"global_batch_size": 512, "batch_size": None}),
@@ -137,41 +131,85 @@ def test_logs_of_the_nodes_of_a_run_are_one_run(tmp_path: Path) -> None:
     assert counted == [("1n2g", "node1.log"), ("1n2g", "node2.log"), ("2n1g", "node1.log")]
 
 
+WORLD8 = gluoncv(380.0, world=8)
+GPT = megatron(500.0, batch=64, world=16)
+YOLO = WHOLE_LOGS["ultralytics/whole"].text.splitlines()
+DETECTOR = WHOLE_LOGS["mmengine/whole"].text.splitlines()
+
+
 @pytest.mark.parametrize(
-    ("name", "model"),
+    ("name", "lines", "options", "said"),
     [
-        ("rn50,bs=128,nodes=1,gpus=8,precision=fp32.log", "resnet50v1b"),
-        ("model=vgg16,bs=128,fp32_1n8g.log", "vgg16"),
-        ("a+b@(x)_b128_fp32_1n8g.log", "a-b-x"),
-        ("模型_b128_fp32_1n8g.log", None),
+        ("rn50,bs=128,nodes=1,gpus=8,precision=fp32.log", WORLD8, {}, {"model": "resnet50v1b"}),
+        ("model=vgg16,bs=128,fp32_1n8g.log", WORLD8, {}, {"model": "vgg16"}),
+        ("a+b@(x)_b128_fp32_1n8g.log", WORLD8, {}, {"model": "a-b-x"}),
+        # A program trains any model.
+        ("mynet_b128_fp32_1n1g.log", GOOD, {}, {"workload": "gluoncv-horovod", "model": "mynet"}),
+        # The devices of the log are divided among the nodes of the name.
+        ("2nodes/gpt_bf16.log", GPT, {}, {"topology": "2n8g"}),
+        ("4nodes/gpt_bf16.log", GPT, {}, {"topology": "4n4g"}),
+        ("8xH100/gpt_bf16.log", GPT, {}, {"topology": "2n8g"}),  # those of a node
+        ("16xH100/gpt_bf16.log", GPT, {}, {"topology": "2n8g"}),
+        ("4xH100/gpt_bf16.log", GPT, {"topology": "4n4g"}, {"topology": "4n4g"}),
+        ("gpt_bf16_gbs64_2n8g.log", GPT, {}, {"batch_size_per_device": "4"}),
+        ("gpt_bf16_bs4_2n8g.log", GPT, {}, {"batch_size_per_device": "4"}),
+        ("gpt_bf16_BS64_2n8g.log", GPT, {}, {"batch_size_per_device": "4"}),  # with a note
+        # A network in the log is more than a directory, and confirms what is stated.
+        ("resnet50/1n4g/train.log", YOLO, {}, {"model": "yolov8n"}),
+        ("yolo84_1n4g.log", YOLO, {"model": "yolov8n"}, {"model": "yolov8n"}),
+        # A backbone is no name of a detector.
+        ("mask_rcnn_r50_fpn_1x_b2_fp32_1n1g.log", DETECTOR, {}, {"model": "mask-rcnn-r50-fpn"}),
+        ("nightly_r50_b2_fp32_1n1g.log", DETECTOR, {}, {"model": "r50"}),
+        ("solov2_r50_b2_fp32_1n1g.log", DETECTOR, {}, {"model": "solov2-r50"}),
+        ("r50_fpn_b2_fp32_1n1g.log", DETECTOR, {}, {"model": "r50"}),
+        ("pytorch_train_r50_b2_fp32_1n1g.log", DETECTOR, {}, {"model": "r50"}),
     ],
 )
-def test_names_with_other_signs(tmp_path: Path, name: str, model: str | None) -> None:
-    results = load(write(tmp_path / name, gluoncv(380.0, world=8)))
-    assert [run.model for run in results.counted] == ([model] if model else [])
-    assert bool(model) or "--model" in str(only(results).hint)
+def test_what_a_name_says_beside_its_log(
+    tmp_path: Path, name: str, lines: list[str], options: dict[str, str], said: dict[str, str]
+) -> None:
+    write(tmp_path / name, lines)
+    results = load(tmp_path, **options)
+    (run,) = results.counted
+    assert {key: str(getattr(run, key)) for key in said} == said
+    assert any("as that of all devices" in note for note in results.notes) == ("BS64" in name)
+
+
+STEPS = megatron(500.0, batch=16)
+TF = dllogger(50.0, 1, amp=False, final=50.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "options", "told"),
+    [
+        ("模型_b128_fp32_1n8g.log", WORLD8, {}, "--model"),
+        ("3nodes/gpt_bf16.log", GPT, {}, "--topology"),
+        ("gpt_bf16_gbs128_2n8g.log", GPT, {}, "contradicts the file name"),
+        ("yolo84_1n4g.log", YOLO, {"model": "vgg16"}, "found yolo84"),
+        ("1n8g/llama3_bf16.log", STEPS, {"sequence_length": "2048"}, "expected 2048, found 4096"),
+        ("1n8g/llama3_bf16.log", STEPS, {"sequence_length": "2048"}, "s --sequence-length"),
+        ("pytorch_gpu1_fp32_bs256.txt", TF, {}, "(expected pytorch, found a dllogger log"),
+        ("rn50_b128_fp32_1n1g_pytorch.log", GOOD, {}, "expected pytorch"),
+        ("y1_r100_b2_fp32_1n1g.log", speedometer("y1"), {}, "(expected r100, found y1"),
+        ("rn50_b128_b64_fp32_1n1g.log", GOOD, {}, "the file name says two values of"),
+        ("rn50_b128_fp32_1n1g_2n8g.log", GOOD, {}, "the file name says two values of"),
+        ("rn50_fp32_bf16_b1.log", GOOD, {}, "the file name says two values of"),
+    ],
+)
+def test_a_name_that_says_too_little_or_something_else_is_refused(
+    tmp_path: Path, name: str, lines: list[str], options: dict[str, str], told: str
+) -> None:
+    write(tmp_path / name, lines)
+    problem = only(load(tmp_path, **options))
+    assert told in f"{problem.problem} (expected {problem.expected}, found {problem.found}) " + str(
+        problem.hint
+    )
 
 
 def test_ranks_beyond_the_world_size_are_no_ranks(tmp_path: Path) -> None:
     for rank in (8, 16):  # such as those of LoRA
         write(tmp_path / f"1n2g/rn50_b128_fp32/rank{rank}.log", gluoncv(100.0 + rank, world=2))
     assert len(load(tmp_path).counted) == 2
-
-
-def test_the_devices_of_the_log_are_divided_among_the_nodes_of_the_name(tmp_path: Path) -> None:
-    log = megatron(500.0, batch=64, world=16)
-    for name, topology in (
-        ("2nodes/gpt_bf16.log", "2n8g"),
-        ("4nodes/gpt_bf16.log", "4n4g"),
-        ("8xH100/gpt_bf16.log", "2n8g"),  # those of a node
-        ("16xH100/gpt_bf16.log", "2n8g"),
-    ):
-        (run,) = load(write(tmp_path / name, log)).counted
-        assert str(run.topology) == topology
-    path = write(tmp_path / "3nodes/gpt_bf16.log", log)
-    assert "--topology" in str(only(load(path)).hint)
-    path = write(tmp_path / "4xH100/gpt_bf16.log", log)
-    assert str(load(path, topology="4n4g").counted[0].topology) == "4n4g"
 
 
 @pytest.mark.parametrize("folder", ["2x8", "N2_G8", "nodes2/gpus8", "gpus8/nodes2"])
@@ -182,20 +220,6 @@ def test_directories_that_name_a_model_and_a_topology(tmp_path: Path, folder: st
     assert any("nodes x devices" in note for note in results.notes) == (folder == "2x8")
     write(path, megatron(500.0, world=8))
     assert "contradicts" in only(load(path)).problem
-    # A network in the log is more than a directory.
-    lines = WHOLE_LOGS["ultralytics/whole"].text.splitlines()
-    path = write(tmp_path / "resnet50" / "1n4g" / "train.log", lines)
-    assert load(path).counted[0].model != "resnet50"
-
-
-def test_a_name_may_have_the_global_batch_size(tmp_path: Path) -> None:
-    log = megatron(500.0, batch=64, world=16)
-    for name in ("gpt_bf16_BS64_2n8g.log", "gpt_bf16_gbs64_2n8g.log", "gpt_bf16_bs4_2n8g.log"):
-        results = load(write(tmp_path / name, log))
-        assert [run.batch_size_per_device for run in results.counted] == [4]
-        assert any("as that of all devices" in n for n in results.notes) == ("BS64" in name)
-    path = write(tmp_path / "gpt_bf16_gbs128_2n8g.log", log)
-    assert "contradicts the file name" in only(load(path)).problem
 
 
 def test_archives_of_other_kinds_are_to_be_unpacked(tmp_path: Path) -> None:
@@ -207,22 +231,22 @@ def test_archives_of_other_kinds_are_to_be_unpacked(tmp_path: Path) -> None:
 
 
 def test_jobs_and_dates_are_repeats(tmp_path: Path) -> None:
-    for n, name in enumerate(
-        ("a/rn50_b128_fp32_1n1g_job90.log", "a/rn50_b128_fp32_1n1g_job101.log")
-    ):
-        write(tmp_path / name, gluoncv(50.0 + n))
+    for n, word in enumerate(("job90", "job101", "2022-11-20")):
+        write(tmp_path / f"a/rn50_b128_fp32_1n1g_{word}.log", gluoncv(50.0 + n))
     for n in (1, 2):
         write(tmp_path / f"rn50-b128-fp32-1n2g/run{n}/train.log", gluoncv(100.0 + n, world=2))
     results = load(tmp_path)
     assert results.problems == []
     found = sorted((str(run.topology), run.repeat, run.path.name) for run in results.counted)
     assert found == [
-        ("1n1g", 1, "rn50_b128_fp32_1n1g_job90.log"),
-        ("1n1g", 2, "rn50_b128_fp32_1n1g_job101.log"),
+        ("1n1g", 1, "rn50_b128_fp32_1n1g_2022-11-20.log"),
+        ("1n1g", 2, "rn50_b128_fp32_1n1g_job90.log"),
+        ("1n1g", 3, "rn50_b128_fp32_1n1g_job101.log"),
         ("1n2g", 1, "train.log"),
         ("1n2g", 2, "train.log"),
     ]
-    assert any("pooled, although the names" in note for note in results.notes)
+    words = "the names of the logs have other words: 2022-11-20, job101, job90"
+    assert any(f"1n1g: pooled, although {words}" in note for note in results.notes)
 
 
 def test_all_that_is_missing_is_asked_for_at_once(tmp_path: Path) -> None:
@@ -243,15 +267,6 @@ def test_a_model_that_is_spelt_like_another_is_asked_about(tmp_path: Path) -> No
         assert any("did you mean resnet50v1.5?" in note for note in results.notes) == asked
 
 
-def test_what_rates_may_hold_besides_is_told_once(tmp_path: Path) -> None:
-    log = WHOLE_LOGS["llmc/whole"]
-    for repeat, end in ((1, ""), (2, "done\n")):
-        path = tmp_path / log.path.replace("_1.", f"_{repeat}.")
-        write(path, [*log.text.splitlines(), *filter(None, [end.strip()])])
-    notes = load(tmp_path, **log.options).notes
-    assert [note.partition(":")[0] for note in notes if "last 20 steps" in note] == ["llmc"]
-
-
 def test_a_mapping_to_complete_has_what_is_missing(here: Path) -> None:
     for name, rate in (("a/train.log", 384.0), ("a/other.log", 390.0)):
         write(here / "logs" / name, oneflow(rate))
@@ -266,20 +281,11 @@ def test_a_mapping_to_complete_has_what_is_missing(here: Path) -> None:
     results = load(here / "logs", mapping=mapping, model="resnet50v1.5")
     assert (len(results.counted), results.problems) == (2, [])
     assert "already" in call("summarize", "logs", "--suggest-mapping", status=2).err
-
-
-def test_no_mapping_is_written_where_no_log_lacks_a_setting(here: Path) -> None:
-    write(here / "logs/rn50_b128_fp32_1n1g_1.log", gluoncv(384.0))
-    printed = call("summarize", "logs", "--suggest-mapping").out
+    mapping.unlink()
+    write(here / "whole/rn50_b128_fp32_1n1g_1.log", gluoncv(384.0))
+    printed = call("summarize", "whole", "--suggest-mapping").out
     assert printed == "no log lacks a setting that a mapping could state, so none is written\n"
-    assert not (here / "mapping.yml").exists()
-
-
-def test_numbers_of_jobs_are_no_missing_repeats(here: Path) -> None:
-    for job in (4711, 4712, 4720):
-        write(here / f"logs/rn50_b128_fp32_1n1g_{job}.log", gluoncv(384.0 + job / 10))
-    printed = call("summarize", "logs").text
-    assert "| 3 |" in printed and "missing repeat" not in printed
+    assert not mapping.exists()
 
 
 @pytest.mark.parametrize(
@@ -309,55 +315,70 @@ def test_a_stated_model_wins_over_a_word_that_only_looks_like_one(
         assert any(note.startswith(told) for note in results.notes)
 
 
-def test_a_stated_model_that_the_log_confirms_wins(tmp_path: Path) -> None:
-    lines = WHOLE_LOGS["ultralytics/whole"].text.splitlines()
-    write(tmp_path / "yolo84_1n4g.log", lines)
-    results = load(tmp_path, model="yolov8n")
-    assert [run.model for run in results.counted] == ["yolov8n"]
-    assert only(load(tmp_path, model="vgg16")).found == "yolo84"
+ITERATIONS = [f"iter {n}: loss {9 - n / 100:.4f}, time 500.00ms" for n in range(40)]
+LITGPT = WHOLE_LOGS["litgpt/whole"]
+OF_STEPS = [line for line in LITGPT.text.splitlines() if line.startswith("Epoch ")]
+UNMARKED = [line.replace(" (step)", "") for line in OF_STEPS]
+EPOCHS = [
+    f"train: epoch {epoch}, iter {step}, loss: {9 - step / 100}, samples/s: 2510.125"
+    for epoch in (3, 4)
+    for step in range(20, 401, 20)
+]
+RANKS = [
+    f"[1,{rank}]<stdout>:{line}"
+    for both in zip(gluoncv(50.0), gluoncv(90.0), strict=True)
+    for rank, line in enumerate(both)
+]
+LLAMA, GPT2, RN50 = "1n8g/llama3-8b_bf16_1.log", "1n8g/gpt2-124m_bf16_1.log", "rn50_b128_fp32_1n1g"
 
 
 @pytest.mark.parametrize(
-    ("name", "model"),
+    ("name", "lines", "stated", "found"),
     [
-        ("mask_rcnn_r50_fpn_1x_b2_fp32_1n1g.log", "mask-rcnn-r50-fpn"),
-        ("nightly_r50_b2_fp32_1n1g.log", "r50"),
-        ("solov2_r50_b2_fp32_1n1g.log", "solov2-r50"),
-        ("r50_fpn_b2_fp32_1n1g.log", "r50"),
-        ("pytorch_train_r50_b2_fp32_1n1g.log", "r50"),
-    ],
-)
-def test_a_backbone_is_no_name_of_a_detector(tmp_path: Path, name: str, model: str) -> None:
-    path = write(tmp_path / name, WHOLE_LOGS["mmengine/whole"].text.splitlines())
-    assert [run.model for run in load(path).counted] == [model]
-
-
-@pytest.mark.parametrize(
-    ("options", "tokens"),
-    [
-        ({"sequence_length": "4096"}, 16 * 4096 / 0.5),
-        ({"sequence_length": "4096", "global_batch_size": "16"}, 16 * 4096 / 0.5),
-        ({"sequence_length": "2048"}, 16 * 2048 / 0.5),
-        ({"sequence_length": "4096", "global_batch_size": "32"}, None),  # the log says 16
+        (LLAMA, STEPS_ALONE, "sequence_length=4096 global_batch_size=16", 16 * 4096 / 0.5),
+        (LLAMA, STEPS_ALONE, "sequence_length=2048", 16 * 2048 / 0.5),
+        (LLAMA, STEPS_ALONE, "sequence_length=1024 batch_size=2 accumulation_steps=4", 16 * 2048),
+        (LLAMA, STEPS_ALONE, "sequence_length=4096 global_batch_size=32", "contradicts"),
+        (LLAMA, STEPS_ALONE, "", "--sequence-length"),
+        # The batch of a step is not that of an iteration.
+        (LLAMA, UNMARKED, "global_batch_size=128", "--accumulation-steps"),
+        (LLAMA, UNMARKED, "global_batch_size=128 accumulation_steps=4", LITGPT.value),
+        (LLAMA, OF_STEPS, "global_batch_size=128", LITGPT.value),
+        (LLAMA, OF_STEPS, "batch_size=16", "--global-batch-size 512, or 128 if"),
+        # A batch beside stated accumulation may be one of several.
         (
-            {"sequence_length": "4096", "batch_size": "2", "accumulation_steps": "4"},
-            16 * 4096 / 0.5,
+            GPT2,
+            ITERATIONS,
+            "accumulation_steps=5 batch_size=12",
+            "--global-batch-size 480, or 96 if",
         ),
-        ({}, None),
+        (GPT2, ITERATIONS, "accumulation_steps=5 global_batch_size=480", 480 * 1024 / 0.5),
+        (GPT2, ITERATIONS, "accumulation_steps=1 batch_size=60", 480 * 1024 / 0.5),
+        (GPT2.replace("bf16", "gbs480_bf16"), ITERATIONS, "accumulation_steps=5", 480 * 1024 / 0.5),
+        # One epoch of the log counts.
+        (RN50, EPOCHS, "total_steps=800", "epoch of a log counts; if that is whole"),
+        (RN50, EPOCHS, "total_steps=400", 2510.125),
+        # The user decides which rank counts.
+        (RN50, RANKS, "", "--rank 0"),
+        (RN50, RANKS, "rank=0", 50.0),
+        (RN50, RANKS, "rank=1", 90.0),
     ],
 )
 def test_what_a_step_counts_can_be_stated(
-    tmp_path: Path, options: dict[str, str], tokens: float | None
+    tmp_path: Path, name: str, lines: list[str], stated: str, found: float | str
 ) -> None:
-    path = write(tmp_path / "1n8g/llama3-8b_bf16_1.log", STEPS_ALONE)
-    results = load(path, **options)
-    if tokens is None:
-        assert results.problems
-        assert options or "--sequence-length" in str(only(results))
-        return
-    (case,) = summarize(results.frame)["samples_per_second_median"]
-    assert case == pytest.approx(tokens)
-    assert "sequence length (--sequence-length)" in results.frame["stated"].iloc[0]
+    options = dict(word.split("=") for word in stated.split())
+    if lines in (OF_STEPS, UNMARKED):
+        options |= {"sequence_length": "2048", **LITGPT.options}
+    if lines == ITERATIONS:
+        options["sequence_length"] = "1024"
+    results = load(write(tmp_path / name, lines), **options)
+    if isinstance(found, str):
+        assert found in str(only(results))
+    else:
+        assert throughput(results) == pytest.approx(found)
+        is_stated = "sequence length (--sequence-length)" in str(results.frame["stated"].iloc[0])
+        assert is_stated == ("sequence_length" in options)
 
 
 @pytest.mark.parametrize("name", ["keras", "lightning", "litgpt", "mmengine"])
@@ -365,68 +386,8 @@ def test_a_line_of_one_accumulated_batch_is_not_multiplied(tmp_path: Path, name:
     log = WHOLE_LOGS[f"{name}/whole"]
     path = write(tmp_path / log.path, log.text.splitlines())
     results = load(path, accumulation_steps="4", **log.options)
-    assert [*summarize(results.frame)["samples_per_second_median"]] == pytest.approx([log.value])
+    assert throughput(results) == pytest.approx(log.value)
     assert any("accumulation_steps=4 multiplies no rate" in note for note in results.notes)
-
-
-def test_the_batch_of_a_step_is_not_that_of_an_iteration(tmp_path: Path) -> None:
-    log = WHOLE_LOGS["litgpt/whole"]
-    lines = [line for line in log.text.splitlines() if line.startswith("Epoch ")]
-    unmarked = write(
-        tmp_path / "1n8g/a_bf16_1.log", [line.replace(" (step)", "") for line in lines]
-    )
-    path = write(tmp_path / "1n8g/llama3-8b_bf16_1.log", lines)
-    options = {"sequence_length": "2048", **log.options}
-    of_step = {"global_batch_size": "128", **options}
-    assert "--accumulation-steps" in str(only(load(unmarked, **of_step)))
-    stated = {"batch_size": "16", **options}
-    assert "--global-batch-size 512, or 128 if" in str(only(load(path, **stated)))
-    for results in (load(unmarked, accumulation_steps="4", **of_step), load(path, **of_step)):
-        (value,) = summarize(results.frame)["samples_per_second_median"]
-        assert value == pytest.approx(log.value)
-
-
-def test_a_batch_beside_stated_accumulation_may_be_one_of_several(tmp_path: Path) -> None:
-    lines = [f"iter {n}: loss {9 - n / 100:.4f}, time 500.00ms" for n in range(40)]
-    named = write(tmp_path / "1n8g/gpt2-124m_gbs480_bf16_1.log", lines)
-    path = write(tmp_path / "1n8g/gpt2-124m_bf16_1.log", lines)
-    options = {"sequence_length": "1024", "accumulation_steps": "5"}
-    assert "--global-batch-size 480, or 96 if" in str(only(load(path, batch_size="12", **options)))
-    alone = {"sequence_length": "1024", "accumulation_steps": "1", "batch_size": "60"}
-    for results in (
-        *(load(named, **options), load(path, global_batch_size="480", **options)),
-        load(path, **alone),
-    ):
-        assert [*summarize(results.frame)["samples_per_second_median"]] == [480 * 1024 / 0.5]
-
-
-def test_a_log_of_which_one_epoch_counts_says_so(tmp_path: Path) -> None:
-    lines = [
-        f"train: epoch {epoch}, iter {step}, loss: {9 - step / 100}, samples/s: 2510.125"
-        for epoch in (3, 4)
-        for step in range(20, 401, 20)
-    ]
-    path = write(tmp_path / "1n8g/rn50_b128_fp32_1.log", lines)
-    assert "epoch of a log counts; if that is whole" in str(only(load(path, total_steps="800")))
-    (value,) = summarize(load(path, total_steps="400").frame)["samples_per_second_median"]
-    assert value == 2510.125
-
-
-def test_a_stated_length_that_the_log_contradicts_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path / "1n8g/llama3-8b_bf16_1.log", megatron(500.0, batch=16))
-    problem = only(load(path, sequence_length="2048"))
-    assert (problem.expected, problem.found) == ("2048", "4096")
-    assert "contradicts --sequence-length" in problem.problem
-
-
-def test_the_user_decides_which_rank_counts(tmp_path: Path) -> None:
-    ranks = zip(gluoncv(50.0), gluoncv(90.0), strict=True)
-    lines = [f"[1,{rank}]<stdout>:{line}" for both in ranks for rank, line in enumerate(both)]
-    path = write(tmp_path / "rn50_b128_fp32_1n1g.log", lines)
-    assert "--rank 0" in str(only(load(path)))
-    for rank, rate in (("0", 50.0), ("1", 90.0)):
-        (value,) = summarize(load(path, rank=rank).frame)["samples_per_second_median"]
-        assert value == pytest.approx(rate)
 
 
 @pytest.mark.parametrize(("batches", "speedup"), [((16, 8), 1.9), ((16, 16), None)])

@@ -56,7 +56,6 @@ def test_an_unreadable_directory_is_an_error(here: Path, where: str, mode: int) 
 
 
 def test_a_failed_second_try_replaces_nothing(here: Path) -> None:
-    """The user states something wrong, or the logs are damaged."""
     tree(here / "logs")
     call("summarize", "logs", "--history", "h.sqlite")
     place = here / "results/logs"

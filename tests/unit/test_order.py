@@ -11,7 +11,7 @@ from refusals import refusal
 from dlperf_runner.catalog.reader import Catalog
 from dlperf_runner.core.case import Run
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.plan.choice import Choice, choice_of_variables, parse_choice, recorded_choice
+from dlperf_runner.plan.choice import Choice, parse_choice, recorded_choice
 from dlperf_runner.plan.make import make_plan, plan_document
 
 
@@ -26,7 +26,6 @@ def short(run: Run) -> str:
 
 
 def test_repeats_are_interleaved_unless_another_order_is_chosen(catalog: Catalog) -> None:
-    """A change of the cluster during a campaign meets each case, not one of them."""
     topologies = {"gpus_per_node": "1,2,4", "repeats": 2}
     interleaved = [f"1n{g}g/r{r}" for r in (1, 2) for g in (1, 2, 4)]
     assert planned(catalog, **topologies) == interleaved
@@ -79,14 +78,6 @@ def test_the_plan_records_order_and_seed(tmp_path: Path) -> None:
     # Each case once, whatever the order.
     assert text.out.count("mxnet-resnet50v1b-builtin_fp32_b2_1n2g: ") == 1
     assert recorded_choice(document["choice"]) == Choice(order="random", seed=seed, repeats=5)
-
-
-def test_variables_of_the_playbook_choose_the_order() -> None:
-    choice = choice_of_variables({"run_order": "random", "seed": 3}, ())
-    assert (choice.order, choice.seed) == ("random", 3)
-    assert choice_of_variables({}, ()).order == "interleaved"
-    with pytest.raises(UserError, match=r"unknown option 'order'\n  did you mean run_order"):
-        choice_of_variables({"order": "random"}, ())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from command_line import call
-from make_logs import dllogger, gluoncv, oneflow, write
+from make_logs import gluoncv, oneflow, write
 from other_logs import GOOD, cases, load, only, speedometer
 from peak_memory import peak_of
 
@@ -34,41 +34,9 @@ def test_the_log_of_the_oneflow_report_says_what_ran_itself(
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "lines", "found"),
-    [
-        ("pytorch_gpu1_fp32_bs256.txt", dllogger(50.0, 1, amp=False, final=50.0), "pytorch"),
-        ("rn50_b128_fp32_1n1g_pytorch.log", GOOD, "pytorch"),
-        ("y1_r100_b2_fp32_1n1g.log", speedometer("y1"), "r100"),
-    ],
-)
-def test_a_name_of_something_else_is_refused(
-    tmp_path: Path, name: str, lines: list[str], found: str
-) -> None:
-    write(tmp_path / name, lines)
-    problem = only(load(tmp_path))
-    assert found in (problem.expected, problem.found)
-
-
-@pytest.mark.parametrize("model", ["vgg16", "mynet"])
-def test_a_program_trains_any_model(tmp_path: Path, model: str) -> None:
-    write(tmp_path / f"{model}_b128_fp32_1n1g.log", GOOD)
-    (run,) = load(tmp_path).counted
-    assert (run.workload, run.framework, run.model) == ("gluoncv-horovod", "mxnet", model)
-
-
 def test_what_neither_name_nor_log_says_follows_from_the_program(tmp_path: Path) -> None:
-    """One dtype, and the number of devices without that of nodes."""
     write(tmp_path / "arcface_y1_b2_train_cpu.log", speedometer("y1"))
     assert cases(load(tmp_path)) == [("mxnet-arcface", "fp32", 2, "1n1g", 1)]
-
-
-@pytest.mark.parametrize(
-    "name", ["rn50_b128_b64_fp32_1n1g.log", "rn50_b128_fp32_1n1g_2n8g.log", "rn50_fp32_bf16_b1.log"]
-)
-def test_a_name_that_contradicts_itself_is_refused(tmp_path: Path, name: str) -> None:
-    write(tmp_path / name, GOOD)
-    assert "the file name says two values of" in only(load(tmp_path)).problem
 
 
 @pytest.mark.parametrize(

@@ -41,17 +41,10 @@ def published_matrix(workload: str) -> tuple[Run, ...]:
     return (*runs, *published_runs(workload, 1, bare))
 
 
-def test_all_five_reports_are_reproduced() -> None:
-    assert len(REPORTS) == 5
-    for report in REPORTS.values():
-        assert report.logs
-        assert report.reproduction
-
-
 @pytest.mark.parametrize("name", REPORTS)
 def test_the_plan_is_the_published_command_but_for_the_declared_differences(name: str) -> None:
     report, reproduction = REPORTS[name], reproduction_of(name)
-    assert report.workload
+    assert report.workload and report.logs
     workload = load_catalog().workload(report.workload)
     seen = []
     runs = published_matrix(workload.name)

@@ -1,6 +1,5 @@
 """What the catalogue holds of others' publications: equal to what was published, and checked."""
 
-import csv
 import hashlib
 import re
 import statistics
@@ -25,11 +24,11 @@ SHA256 = {
     "published_runs.csv": "60170a5aabc03f7fc50082e25104c99bb9a893e33c9a23691222e20b3144c322",
 }
 FIVE = {
-    "mxnet-resnet50v1b.md": "mxnet-resnet50v1b",
-    "mxnet-insightface-arcface.md": "mxnet-insightface-arcface",
-    "oneflow-resnet50v1.5.md": "oneflow-resnet50v1.5",
-    "paddle-plsc-arcface.md": "paddle-plsc-arcface",
-    "tensorflow-ngc-resnet50v1.5.md": "tensorflow-ngc-resnet50v1.5",
+    f"{name}.md": name
+    for name in (
+        *("mxnet-resnet50v1b", "mxnet-insightface-arcface", "oneflow-resnet50v1.5"),
+        *("paddle-plsc-arcface", "tensorflow-ngc-resnet50v1.5"),
+    )
 }
 NUMBERS = load_published()
 
@@ -99,6 +98,10 @@ def test_every_number_says_where_it_stands_and_what_it_was_measured_on() -> None
             assert framework.rstrip("23") == number.framework  # of any generation
             key = (number.report, number.workload)
             models.setdefault(key, set()).add(number.workload_model)
+        for name in number.other_workloads:
+            assert workloads[name].framework == number.framework
+            assert number.workload_model in workloads[name].model_names
+    assert {name for number in NUMBERS for name in number.other_workloads} == {"nvidia-bert"}
     # A report can have further models.
     for (_, name), published_models in models.items():
         assert published_models & {workloads[name].model, *workloads[name].model_names}
@@ -140,16 +143,6 @@ def test_the_rule_names_workloads_of_the_catalogue() -> None:
         for source in sources:
             assert (name in runnable) == (source != "logs")
             assert source == "logs" or workloads[name].sources.named(source) is not None
-
-
-def test_numbers_of_other_workloads_are_of_their_framework_and_model() -> None:
-    workloads = load_catalog().workloads
-    found = {(n.report, name) for n in NUMBERS for name in n.other_workloads}
-    assert found == {("nvidia-pytorch-bert-large", "nvidia-bert")}
-    for number in NUMBERS:
-        for name in number.other_workloads:
-            assert workloads[name].framework == number.framework
-            assert number.workload_model in workloads[name].model_names
 
 
 REPORT = """\
@@ -228,8 +221,6 @@ def test_a_grid_is_its_tables(tmp_path: Path) -> None:
 
 
 def test_a_citation_is_checked_at_its_commit(tmp_path: Path) -> None:
-    """The table of the first commit is no longer in the file of the second."""
-
     clone = tmp_path / "clone"
     clone.mkdir()
     git(clone, "init", "--quiet")
@@ -260,14 +251,13 @@ def test_commas_in_numbers_and_between_them() -> None:
     assert numbers_in(text) == {Decimal(n) for n in ("1384.50", "8", "123", "2024.01", "2107.00")}
 
 
+REST = "LearningRate 0.2   Epoch: 0   Global Step: 100   Required: 1 hours"
+
+
 @pytest.mark.parametrize(
     ("line", "missing"),
     [
-        (
-            "Training: Speed 1384.50 samples/sec   Loss 1.1   LearningRate 0.2   Epoch: 0"
-            "   Global Step: 100   Required: 1 hours",
-            [],
-        ),
+        (f"Training: Speed 1384.50 samples/sec   Loss 1.1   {REST}", []),
         ("The speed is 1384.50 samples/sec.", [1384.5]),
         ("Training: Speed 1384.50 samples/sec", [1384.5]),
     ],
@@ -283,7 +273,6 @@ def test_a_report_whose_rows_are_not_there(tmp_path: Path) -> None:
     for name in SHA256:
         header = (PUBLISHED / name).read_text(encoding="utf-8").splitlines()[0]
         (tmp_path / name).write_text(header + "\n", encoding="utf-8")
-        assert list(csv.DictReader([header])) == []
     with pytest.raises(UserError, match=r"published.csv has no rows for the report other\.md"):
         load_published(write(tmp_path, more="rows_of: other.md\n"))
 
