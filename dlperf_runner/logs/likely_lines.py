@@ -336,8 +336,8 @@ def _expression(
 
 
 def _words_before(described: Lines, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """What stands before the step in those of the lines that an expression matches, and the word
-    before the rate."""
+    """The text before the step in the lines that an expression matches, and the word before
+    the rate."""
     for data in (line.encode() for line in lines):
         for match in described.finditer(data):
             begin, before = (

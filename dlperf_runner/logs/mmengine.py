@@ -17,8 +17,9 @@ only the first epoch counts. Steps count from 1, in epochs or in all.
 
 The program prints every 50 steps, or as its configuration says; only rank 0 prints. Before 2019,
 mmcv printed no memory, and in 2018 no `eta`. `base_lr`, and a learning rate for each group of
-parameters, may be among the rates. Some tools leave one of two blanks. In 2020, a line of an
-evaluation, `Iter(val) [4000]<TAB>mIoU: ...`, took the place of that of its step.
+parameters, may be among the rates. Some tools leave one of two blanks.
+
+In 2020, a line of an evaluation, `Iter(val) [4000]<TAB>mIoU: ...`, replaced that of its step.
 
 The number of GPUs and the configuration stand before: `GPU number: 8`, and
 `    samples_per_gpu=2,` of mmcv. Mixed precision has `type='AmpOptimWrapper'` in the place of

@@ -103,11 +103,7 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
     if form.running_mean is not None:
         amounts = _amounts(form, block, group, seen) if "amount" in group else counted
         per_second = list(_since_line_before(form.running_mean, amounts, per_second, seen))
-    if "steps_per_second" in group:
-        speeds = text.optional_numbers(group["steps_per_second"])
-        _check_speeds(form, block, counted, speeds, times)
-    elif form.seconds:
-        _check_speeds(form, block, counted, per_second, times)
+    _check_speeds(form, block, counted, group.get("steps_per_second", per_second), times)
     means = [*map(float, group.get("mean", ()))]
     return Columns(
         [number + 1 for number in counted] if form.zero_based else list(counted),
@@ -231,12 +227,15 @@ def _check_speeds(
     form: Format,
     block: Block,
     steps: Sequence[int],
-    speeds: Sequence[float | None],
+    printed: Sequence[bytes] | Sequence[float],
     stamps: Sequence[bytes],
 ) -> None:
     """Raise LineError if the time stamps show many more steps per second than the lines print: then
     the program counted only some of its steps, as in the rates, or its durations are of several."""
+    if not any(stamps) or not (form.seconds or "steps_per_second" in form.entry.groupindex):
+        return
     times = text.unix_times(stamps)
+    speeds = [float(speed) if speed else None for speed in printed]
     by_lines = by_stamps = 0.0
     for (before, _, begin), (step, speed, end) in pairwise(zip(steps, speeds, times, strict=True)):
         if begin and end and end >= begin and speed and step > before:
