@@ -7,7 +7,7 @@ import functools
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, StringConstraints, model_validator
 
 from ..logs import Format
 from ..logs.pattern import (
@@ -27,6 +27,8 @@ from .entry import CATALOG, load_entry
 from .types import Entry, Name, Regex, entry_error
 
 SECONDS = {"s": 1.0, "ms": 0.001, "us": 1e-6}
+# s/100 is the unit of a time of 100 steps.
+StepTimeUnit = Annotated[str, StringConstraints(pattern=r"^(s|ms|us)(/[1-9][0-9]{0,5})?$")]
 
 
 def _with_groups(regex: str) -> str:
@@ -62,13 +64,13 @@ class LogPattern(Entry):
 
     `sample`: such a line; it is checked, its unit is that of all rates, and messages show it.
     `first_step`: the number that the program gives the first step. `step_time_unit`: the unit of
-    `step_time`.
+    `step_time`; s/100 if it is the time of 100 steps.
     """
 
     regex: LinesRegex
     sample: str = ""
     first_step: Literal[0, 1] = 1
-    step_time_unit: Literal["s", "ms", "us"] = "s"
+    step_time_unit: StepTimeUnit = "s"
 
     @model_validator(mode="after")
     def _has_sample(self) -> LogPattern:
@@ -85,7 +87,8 @@ class LogPattern(Entry):
         unit, rate = self.unit, match["rate"].decode("utf-8", "replace")
         is_duration = form.seconds is not None
         words = self.unit_words
-        if is_duration and seconds_of(words.seconds) not in (None, form.seconds):
+        of_unit = seconds_of(self.step_time_unit)
+        if is_duration and seconds_of(words.seconds) not in (None, of_unit):
             names = (n for n, seconds in SECONDS.items() if seconds == seconds_of(words.seconds))
             name = next(names, None)
             option = f"step_time_unit: {name} (--step-time-unit {name})"
@@ -142,7 +145,8 @@ class LogPattern(Entry):
             self.regex,
             self.sample,
             zero_based=self.first_step == 0,
-            seconds=SECONDS[self.step_time_unit],
+            seconds=SECONDS[self.step_time_unit.partition("/")[0]],
+            steps=int(self.step_time_unit.partition("/")[2] or 1),
         )
 
 

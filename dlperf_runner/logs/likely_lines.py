@@ -106,6 +106,8 @@ def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
     repeated.sort(key=lambda kind: -kind.number)
     firsts = [kind.lines[0] for kind in kinds.values()]
     for kind in repeated:
+        if _step(kind.lines) is None and (lines := _of_one_rank(kind.every)):
+            kind.lines = lines
         if expression := _expression(kind.lines, firsts, kind.every):
             return LikelyLine(kind.lines[0].strip(), *expression)
     if repeated and (column := _of_csv(head, repeated[0].lines[0])):
@@ -193,6 +195,18 @@ def _step(lines: Sequence[str]) -> int | None:
     return next(named, grows[0] if grows else None)
 
 
+def _of_one_rank(lines: Sequence[str]) -> list[str]:
+    """The first line of each step, if several processes print each one; none if they do not."""
+    rows = [list(_NUMBER.finditer(line)) for line in lines]
+    for place, match in enumerate(rows[0]):
+        if _STEP_WORD.search(lines[0][: match.start()]) and not _in_time(lines[0], match):
+            firsts = {
+                row[place][0]: line for row, line in reversed([*zip(rows, lines, strict=True)])
+            }
+            return [*reversed(firsts.values())][:_SHOWN]
+    return []
+
+
 def _count(text: str) -> int:
     return int(text.replace(",", ""))
 
@@ -203,7 +217,7 @@ def _epochs(
     """The places of the epoch and of its number of steps, if steps begin again in each epoch. The
     arguments: the first line, its numbers, and those of all lines."""
     counts = (_count(row[step]) if _COUNT.fullmatch(row[step]) else math.inf for row in rows)
-    restart = next((n for n, (a, b) in enumerate(pairwise(counts), 1) if a >= b), 0)
+    restart = next((n for n, (a, b) in enumerate(pairwise(counts), 1) if a > b), 0)
     before, after = rows[restart - 1 : restart + 1] if restart else ((), ())
     epochs = (
         n
@@ -292,8 +306,8 @@ def _expression(
 ) -> tuple[str, bool] | None:
     """The expression of the first lines of a kind, and whether it takes means; None if they have no
     step or no rate, or if it would not find both. `every`: all lines of the kind. The expression
-    matches none of the others that begin otherwise, such as those of a validation, if more words
-    before its numbers prevent it."""
+    matches none of the others that have other words before its numbers, such as those of a
+    validation, if more words prevent it."""
     rows = [list(_NUMBER.finditer(line)) for line in lines]
     step, rate = _step(lines), _rate(lines[0], rows[0], [*_elapsed(rows)])
     if step is None or rate is None or rate[0] == step:
@@ -304,7 +318,7 @@ def _expression(
     wanted = [(row[step][0].replace(",", "").encode(), row[place][0].encode()) for row in rows]
     numbers = [_NUMBER.findall(line) for line in every]
     groups = {step: "step", place: group, **_epochs(lines[0], rows[0], numbers, step)}
-    begin, expression = _shape(lines[0][: rows[0][step].start()]), None
+    expression = None
     for longest in (0, 12, 24):
         regex = _joined(lines[0], rows[0], groups, longest)
         if any("," in row[step] for row in numbers):
@@ -316,16 +330,20 @@ def _expression(
         matches = [next(iter(described.finditer(line.encode())), None) for line in lines]
         if [m and (m["step"], m["rate"]) for m in matches] == wanted:
             expression = expression or (regex, _is_mean(lines[0], rows[0][place]))
-            if all(begin == other for other in _beginnings(described, others)):
+            if len({*_words_before(described, [lines[0], *others])}) == 1:
                 return regex, expression[1]
     return expression
 
 
-def _beginnings(described: Lines, lines: Sequence[str]) -> Iterator[str]:
-    """The beginnings before the step of those of the lines that an expression matches."""
+def _words_before(described: Lines, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The text before the step in the lines that an expression matches, and the word before
+    the rate."""
     for data in (line.encode() for line in lines):
         for match in described.finditer(data):
-            yield _shape(data[: match.start("step")].decode("utf-8", "replace"))
+            begin, before = (
+                data[: match.start(g)].decode("utf-8", "replace") for g in ("step", "rate")
+            )
+            yield _shape(begin), _shape(" ".join(before.split()[-1:]))
 
 
 def _joined(
@@ -334,17 +352,22 @@ def _joined(
     """The expression with these groups, each behind the word before it, or behind so much of the
     line."""
     regex, last = "", -1
+    word_end = re.compile(r"\S{0,24}[^\W\d]\S{0,24}\W{0,8}$")
     end = re.compile(rf"[^\s{_BAR}]{{0,8}}\s{{0,8}}$")  # where no word is
     for place, group in sorted(groups.items()):
-        text = line[numbers[place - 1].end() if place else 0 : numbers[place].start()]
-        word = re.search(r"\S{0,24}[^\W\d]\S{0,24}\W{0,8}$", text) or end.search(text)
+        begin = numbers[place - 1].end() if place else 0
+        text, lead = line[begin : numbers[place].start()], ""
+        word = word_end.search(text) or end.search(text)
+        if place and not text.strip():  # epoch 010  1000 / 8223
+            named = word_end.search(line[: numbers[place - 1].start()])
+            lead = rf"{_literal(named[0])}[\d.,]+" if named else ""
         if longest:  # from the beginning of a word
             word = re.search(rf"\S{{0,24}}(?s:.{{0,{longest}}})$", text)
         before = word[0] if word else ""
         gap = ".*?" if regex and (place > last + 1 or before != text) else ""
         exponent = r"e[+-]\d+" if "e" in numbers[place][0] else ""
         digits = r"\d+" if group in _COUNTED else rf"[\d.,]*\d{exponent}"
-        regex += f"{gap}{_literal(before)}(?P<{group}>{digits})"
+        regex += f"{gap}{lead}{_literal(before)}(?P<{group}>{digits})"
         if group == "rate" and _end(line, numbers[place]) > numbers[place].end():
             regex += "(?P<prefix>[kKMG]?)"
         last = place

@@ -19,6 +19,8 @@ The program prints every 50 steps, or as its configuration says; only rank 0 pri
 mmcv printed no memory, and in 2018 no `eta`. `base_lr`, and a learning rate for each group of
 parameters, may be among the rates. Some tools leave one of two blanks.
 
+In 2020, a line of an evaluation, `Iter(val) [4000]<TAB>mIoU: ...`, replaced that of its step.
+
 The number of GPUs and the configuration stand before: `GPU number: 8`, and
 `    samples_per_gpu=2,` of mmcv. Mixed precision has `type='AmpOptimWrapper'` in the place of
 `OptimWrapper` or, in mmcv, `fp16 = dict(loss_scale=512.0)`. The batch of mmengine is not read: the
@@ -80,8 +82,10 @@ _OLD_EPOCHS = replace(
 _OLD_STEPS = replace(
     _OLD_EPOCHS,
     sample="... - mmseg - INFO - Iter [100/80000]\tlr: ..., eta: 9:21:10, time: 0.387, ...",
-    marker=b"Iter [",
-    entry=Expression(rb"Iter \[%s\d{1,9}+\]%s" % (_COUNTED, _OLD_TIME)),
+    marker=b"- INFO - Iter",
+    entry=Expression(
+        rb"Iter(?:\(val\))?+ \[ {0,8}+(?P<step>\d{1,9}+)(?:/\d{1,9}+\]%s|\])" % _OLD_TIME
+    ),
 )
 _JSON = replace(
     _STEPS,

@@ -8,7 +8,9 @@ without a step is that of the last step before it. `prefix`, right behind a rate
 
 Guards: a rate that goes on before or behind what the expression takes, or whose unit is not that of
 the sample, is refused, as is one that the end of the log cuts, or that was wrapped, in every other
-format. A bar of tqdm prints 1.25it/s or, of slow steps, 1.25s/it; either is read.
+format. Durations of which those of all steps are longer than what the time stamps of the lines say
+are refused, too: they are of several steps. A bar of tqdm prints 1.25it/s or, of slow steps,
+1.25s/it; either is read.
 """
 
 from __future__ import annotations
@@ -39,6 +41,9 @@ _LONGEST = 64  # bytes in a number
 _IN_NUMBER = b"0123456789.,eE+-"
 # What shows that a number is not whole: the mark of a cut, or more digits in the next line.
 _REST = re.compile(rb"%s|%s" % (CUT.encode(), text.WRAPPED))
+_STAMP = re.compile(
+    rb"[^\r\n]{0,24}?(?:(\d{4})[-/](\d\d)[-/](\d\d)[ T,_-])?(\d\d:\d\d:\d\d(?:[.,]\d{3})?)(?!\d)"
+)
 _LETTER = r"[^\W\d_]"
 _PER = r"(?:/[^\W_]{1,16}+){0,4}+"
 _UNIT = re.compile(rf"{_LETTER}[^\W_]{{0,16}}+{_PER}| {{1,2}}+({_LETTER}{{1,16}}+{_PER})")
@@ -178,6 +183,8 @@ class Lines:
         if self._unit in _OF_BARS and seconds in (None, 1.0) and "prefix" not in self.groupindex:
             self._bar = _OF_BARS[seconds is None]
             self.groupindex["inverse"] = len(self._numbers) + 1
+        if seconds is not None:
+            self.groupindex["time"] = len(self.groupindex) + 1
         self.groupindex.setdefault("step", len(self.groupindex) + 1)
 
     def unit_in(self, line: str) -> str | None:
@@ -209,6 +216,8 @@ class Lines:
             if self._bar:
                 is_other = texts["rate"] and data.startswith(self._bar.encode(), spans["rate"][1])
                 texts["inverse"] = self._bar.encode() if is_other else b""
+            if self._seconds is not None:
+                texts["time"] = _time_of_line(lines, start)
             if texts["rate"] and texts["rate"] == data[slice(*spans["rate"])]:
                 texts["rate"] += self._other_unit(data, texts, spans)
             counts = [text for name, text in texts.items() if name in _COUNTS]
@@ -259,6 +268,16 @@ class Lines:
         return self._seconds is not None and seconds_of(unit) not in (None, self._seconds)
 
 
+def _time_of_line(lines: bytes, at: int) -> bytes:
+    """The time stamp at the beginning of a line; empty if it has none. Of a time without a date,
+    only differences are meaningful."""
+    stamp = _STAMP.match(lines, lines.rfind(b"\n", 0, at) + 1, at)
+    if stamp is None:
+        return b""
+    *date, time = stamp.groups()
+    return (b"-".join(date) if all(date) else b"1970-01-01") + b" " + time.replace(b",", b".")
+
+
 def _whole(data: bytes, start: int, end: int, least: int) -> bytes:
     """The number of which a group matched a part, or what the group matched. It begins at
     `least` or behind it."""
@@ -279,9 +298,16 @@ def _whole(data: bytes, start: int, end: int, least: int) -> bytes:
 
 
 def of_pattern(
-    name: str, expression: str, sample: str, *, zero_based: bool = False, seconds: float = 1.0
+    name: str,
+    expression: str,
+    sample: str,
+    *,
+    zero_based: bool = False,
+    seconds: float = 1.0,
+    steps: int = 1,
 ) -> Format:
-    """The format of an expression. `seconds`: the unit of its durations. Raises re.error."""
+    """The format of an expression. `seconds`: the unit of its durations, each of so many `steps`.
+    Raises re.error."""
     unit = seconds if f"(?P<{DURATION}>" in expression else None
     whole_run = "(?P<step>" not in expression
     return Format(
@@ -293,7 +319,7 @@ def of_pattern(
         rate=_NUMBER,
         statements=(),
         zero_based=zero_based,
-        seconds=unit,
+        seconds=unit and unit / steps,
         rates_are_per="world" if unit is None else "step",
         whole_run=whole_run,
         caveat=_OF_RUN if whole_run else None,

@@ -33,8 +33,9 @@ class Seen:
     memory use; and for each line with a rate, that without waiting for data, the TFLOP/s and the
     MFU that the program computed, and the number of skipped steps. `opened`: the last step, and its
     epoch, of each rank whose rate follows. `without_rate`: how many matches have none that counts.
-    `running_mean`: the last step and rate, if rates are running means. `first_epoch`: the number
-    of the first one, and `epoch_length`, its steps, if lines state them."""
+    `running_mean`: the last step and rate, if rates are running means. `evaluated`: the steps of
+    matches with neither rate nor loss. `first_epoch`: the number of the first one, and
+    `epoch_length`, its steps, if lines state them."""
 
     losses: Losses = field(default_factory=dict)
     of_run: dict[str, set[bytes]] = field(default_factory=dict)
@@ -46,6 +47,7 @@ class Seen:
     opened: dict[str | None, tuple[bytes, ...]] = field(default_factory=dict)
     without_rate: int = 0
     running_mean: tuple[int, float] | None = None
+    evaluated: set[int] = field(default_factory=set)
     first_epoch: int | None = None
     epoch_length: int | None = None
 
@@ -83,6 +85,8 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
         printed = list(_losses(writers, steps, rates, printed, seen.losses))
         with_rate = [n for n, rate in enumerate(rates) if rate]
         seen.without_rate += len(rates) - len(with_rate)
+        lines = zip(steps, rates, group.get("loss", empty), strict=True)
+        seen.evaluated.update(int(step) for step, *others in lines if step and not any(others))
         steps, rates, times = ([column[n] for n in with_rate] for column in (steps, rates, times))
     counted = _integers(b" ".join(steps))
     if "epoch" in group:
@@ -99,8 +103,7 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
     if form.running_mean is not None:
         amounts = _amounts(form, block, group, seen) if "amount" in group else counted
         per_second = list(_since_line_before(form.running_mean, amounts, per_second, seen))
-    if "steps_per_second" in group:
-        _check_speeds(form, block, zip(counted, group["steps_per_second"], times, strict=True))
+    _check_speeds(form, block, counted, group.get("steps_per_second", per_second), times)
     means = [*map(float, group.get("mean", ()))]
     return Columns(
         [number + 1 for number in counted] if form.zero_based else list(counted),
@@ -122,9 +125,12 @@ def _add(seen: Seen, group: Mapping[str, Sequence[bytes]]) -> None:
         seen.compute_rates += text.optional_numbers(group["compute"])
     if "waited" in group:
         numbers = (text.optional_numbers(group[name]) for name in ("rate", "waited"))
+        # An evaluation has no rate; the line behind it waited for it, not for data.
+        evaluated = [False, *(not rate for rate in group["rate"])]
         seen.compute_rates += (
-            1 / (step - waited) if step and waited is not None and waited < step else None
-            for step, waited in zip(*numbers, strict=True)
+            1 / (step - waited) if waited is not None and waited < step and not late else None
+            for step, waited, late in zip(*numbers, evaluated, strict=False)
+            if step
         )
     for name, column in (("tflops", seen.tflops), ("mfu", seen.mfu)):
         if name in group:
@@ -217,23 +223,35 @@ def _since_line_before(
         seen.running_mean = amount, mean
 
 
-def _check_speeds(form: Format, block: Block, lines: Iterable[tuple[int, bytes, bytes]]) -> None:
+def _check_speeds(
+    form: Format,
+    block: Block,
+    steps: Sequence[int],
+    printed: Sequence[bytes] | Sequence[float],
+    stamps: Sequence[bytes],
+) -> None:
     """Raise LineError if the time stamps show many more steps per second than the lines print: then
-    the program counted only some of its steps, as in the rates. Lines have a step, its steps per
-    second, and a time stamp."""
-    steps, printed, stamps = zip(*lines, strict=True)
-    speeds, times = text.optional_numbers(printed), text.unix_times(stamps)
+    the program counted only some of its steps, as in the rates, or its durations are of several."""
+    if not any(stamps) or not (form.seconds or "steps_per_second" in form.entry.groupindex):
+        return
+    times = text.unix_times(stamps)
+    speeds = [float(speed) if speed else None for speed in printed]
     by_lines = by_stamps = 0.0
     for (before, _, begin), (step, speed, end) in pairwise(zip(steps, speeds, times, strict=True)):
-        if begin and end and end > begin and speed and step > before:
+        if begin and end and end >= begin and speed and step > before:
             by_lines, by_stamps = by_lines + (step - before) / speed, by_stamps + end - begin
     if by_stamps >= _LEAST_STAMPED and by_lines > _MOST_TOO_SLOW * by_stamps:
+        number = round(by_lines / by_stamps)
         raise LineError(
             block.line(next(with_rate(form, block.data)).start("rate")),
-            "the rates count only some of the steps, as on TPUs",
+            "the times are not those of single steps"
+            if form.seconds
+            else "the rates count only some of the steps, as on TPUs",
             expected=f"steps that take {by_lines:.0f} s, as printed, by the time stamps, too",
             found=f"{by_stamps:.0f} s",
-            hint="train with a log interval of 1 (--log-interval 1)",
+            hint=f"if each is of several steps, such as {number}: --step-time-unit s/{number}"
+            if form.seconds
+            else "train with a log interval of 1 (--log-interval 1)",
         )
 
 

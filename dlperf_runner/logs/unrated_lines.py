@@ -7,6 +7,7 @@
     0/99  4.25G  0.04581  ...  640: 100%|██████████| 8/8 00:03
         "train_samples_per_second": 113.4,     (train_results.json, trainer_state.json)
       train_samples_per_second =      113.4     (the table train metrics)
+    1epoch:train:683-1364batch: iter_time=5.9e-05, ..., optim_step_time=0.030, ..., train_time=1.790
     Progress on:train 120it/10.0kit rate:1.2it/s remaining:2:17:13 elapsed:01:40 postfix:loss=7.1
     INFO     colossalai - colossalai - INFO: [1/10]
              Loss:11.071, Step time: 0.912s, TFLOPS:
@@ -14,7 +15,8 @@
 Source: transformers 4.57.1, trainer_callback.py, trainer_pt_utils.py; hiyouga/LLaMA-Factory
 ff6d4d1, callbacks.py; NVIDIA-NeMo/Megatron-Bridge 067f987, train_utils.py; ultralytics/yolov5 v7.0,
 utils/general.py; tqdm-loggable 0.4.1, tqdm_logging.py, and stanford-crfm/levanter 9263f81;
-hpcaitech/ColossalAI 4f9953b, colossalai/logging/logger.py; linkedin/Liger-Kernel, pull request 110.
+espnet/espnet, issue 2183 (2020); hpcaitech/ColossalAI 4f9953b, colossalai/logging/logger.py;
+linkedin/Liger-Kernel, pull request 110.
 """
 
 from __future__ import annotations
@@ -79,7 +81,16 @@ _LINES = {
     rb'["\s]train_samples_per_second(?:": | {1,40}= {1,40})[\d.]{1,32}': Refusal(
         "Hugging Face's Trainer wrote this rate without the settings of its run",
         expected="the program's output, with its line {'train_runtime': ...}",
-        hint="save what the program prints: ... 2>&1 | tee bert_1n8g_b32_bf16_1.log",
+        hint="if the run was not resumed, describe the line and state the settings:\n"
+        r"  --regex 'train_samples_per_second\W+(?P<rate>[\d.]+)'"
+        " --unit samples --rates-are-per world",
+    ),
+    rb"\d{1,6}epoch:train:\d{1,12}-\d{1,12}batch: [^\r\n]{1,900}? train_time=[\d.]{1,16}": Refusal(
+        "ESPnet's train_time is that of an update, which may have several batches",
+        expected="a line with the time of a batch",
+        hint="describe it; with --accum_grad 4, the unit is s/4:\n"
+        r"  --regex 'train:\d+-(?P<step>\d+)batch.*train_time=(?P<step_time>[\d.e+-]+)'"
+        " --step-time-unit s/ACCUM_GRAD",
     ),
     rb"iteration {1,16}\d{1,12}/ {1,16}\d{1,12} \|(?![^\r\n]{0,900} elapsed)": Refusal(
         "the lines of Megatron are wrapped",
@@ -137,6 +148,7 @@ _MARKERS = (
     b'"current_steps": ',
     b"train_samples_per_second",
     b"train_speed(",
+    b"epoch:train:",
     b" iteration ",
     b"Step Time : ",
     b"100%|",

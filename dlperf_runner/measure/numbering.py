@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from bisect import bisect_left
+from collections.abc import Callable, Sequence, Set
+from itertools import chain, pairwise
 from operator import sub
 from statistics import mode
 from typing import NamedTuple
@@ -84,12 +85,19 @@ def numbering(
     rule: Rule,
     lines: LogLines,
     epoch_length: int | None = None,
+    evaluated: Set[int] = frozenset(),
 ) -> Numbering:
     """The numbering of a log of which no plan says the steps: any regular one, wherever it begins.
     The first and the last interval may be shorter: 1, 10, 20, 25. With `epoch_length`, the same
-    steps of each epoch have a line. Raises UserError if a step is missing or out of order, or if
-    the log ends early."""
+    steps of each epoch have a line. A step whose line is that of an evaluation is not missing.
+    Raises UserError if a step is missing or out of order, or if the log ends early."""
     _check_any(form, steps, lines.name)
+    if every_step := _with_evaluated(steps, evaluated):
+        indices = {step: n for n, step in enumerate(every_step)}
+        where = [indices[step] for step in steps]
+        of_every = lines.only([bisect_left(where, n) for n in range(len(every_step))])
+        numbered = numbering(form, every_step, rule, of_every, epoch_length)
+        return numbered._replace(shorter=frozenset(bisect_left(where, n) for n in numbered.shorter))
     places = _places(steps, epoch_length)
     within = max(places, key=len)
     every, regular, odd = _intervals(tuple(within))
@@ -117,6 +125,19 @@ def numbering(
     gaps = map(sub, steps[1:], steps)
     shorter = frozenset(n for n, gap in enumerate(gaps, 1) if gap < every)
     return Numbering(every, 0 if is_whole else first - every, shorter)
+
+
+def _with_evaluated(steps: Sequence[int], evaluated: Set[int]) -> list[int]:
+    """The steps and those in the place of which the log has a line of an evaluation; empty if there
+    are none."""
+    every = mode(map(sub, steps[1:], steps)) if evaluated and len(steps) > 1 else 0
+    gaps = {
+        n: before + every
+        for n, (before, step) in enumerate(pairwise(steps), 1)
+        if step - before == 2 * every and before + every in evaluated
+    }
+    pairs = ([gaps[n], step] if n in gaps else [step] for n, step in enumerate(steps))
+    return [*chain.from_iterable(pairs)] if gaps else []
 
 
 def _extra(steps: Sequence[int], every: int) -> Sequence[int]:

@@ -295,7 +295,9 @@ def _from_first(
         )
     whole = "only the first epoch of a log counts; if that" if form.only_first_epoch else "if it"
     hint = f"{whole} is whole, state its steps: --total-steps {steps[-1]}"
-    numbered = numbering(form, steps, rule, source._replace(hint=hint), log.epoch_length)
+    numbered = numbering(
+        form, steps, rule, source._replace(hint=hint), log.epoch_length, log.evaluated
+    )
     every, before = numbered.every, numbered.before
     if not before:
         return rule, numbered, ()

@@ -162,7 +162,7 @@ file [FILE]: A campaign file: choices, inventory and notes in YAML; options over
   or step_time.
 {_LINES} | --unit UNIT: What the rates of --regex count: samples, tokens or steps.
 {_LINES} | --rates-are-per WHOSE: Whose rates --regex gives: world, node, device or step.
-{_LINES} | --step-time-unit UNIT: The unit of the group step_time: s, ms or us.
+{_LINES} | --step-time-unit UNIT: The unit of the group step_time: s, ms, us, or s/100 of 100 steps.
 --condition K=V: A condition not recorded in the logs, such as data=real; may be repeated.
 --ask-become-pass -K: Ask once for the password that sudo wants on the nodes.
 --extra-vars -e NAME=VALUE|@FILE: A variable for all nodes, as ansible-playbook takes it; may be

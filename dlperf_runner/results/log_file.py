@@ -32,7 +32,7 @@ HINT_OF_FORMATS = (
 _OPTIONS_OF_RATE = """--unit UNIT --rates-are-per WHOSE
   UNIT: samples, tokens or steps; WHOSE: world (all devices), node, device or step"""
 _OPTIONS_OF_TIME = """--step-time-unit UNIT
-  UNIT: s, ms or us"""
+  UNIT: s, ms or us; s/100 if each is the time of 100 steps"""
 _SHOWN = 200  # letters of a line in messages
 _PIECES_SEARCHED = 2  # for the most likely line of an unknown program
 _GZIP = b"\x1f\x8b"

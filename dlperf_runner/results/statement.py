@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, Field, StrictBool, ValidationError
 
 from ..catalog.entry import read_entry
-from ..catalog.log_pattern import LinesRegex, names
+from ..catalog.log_pattern import LinesRegex, StepTimeUnit, names
 from ..catalog.types import (
     Count,
     CountOrNone,
@@ -66,7 +66,7 @@ class Fields(Entry):
     regex: LinesRegex | None = None
     unit: Literal["samples", "tokens", "steps"] | None = None
     rates_are_per: Literal["world", "node", "device", "step"] | None = None
-    step_time_unit: Literal["s", "ms", "us"] | None = None
+    step_time_unit: StepTimeUnit | None = None
 
 
 # The text that a placeholder matches.

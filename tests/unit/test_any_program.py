@@ -282,6 +282,21 @@ def test_the_time_of_a_sample_is_not_that_of_a_step(here: Path) -> None:
     assert (results.problems, throughput(results)) == ([], pytest.approx(2 * 2000))
 
 
+def test_a_time_of_many_steps_has_such_a_unit(here: Path) -> None:
+    """MindCV prints that of all steps since the line before; time stamps show it."""
+    line = "[2023-03-02 10:{time}] batch: [{step}/1251], loss: {loss}, time: 10.0s"
+    lines = [
+        line.format(time=f"{n // 6:02d}:{n % 6}0", step=100 * n, loss=7 - n / 9)
+        for n in range(1, 40)
+    ]
+    write(here / "logs" / "rn50_1n2g_b64_fp32.log", lines)
+    regex = r"batch: \[(?P<step>\d+).*time: (?P<step_time>[\d.]+)"
+    assert "--step-time-unit s/1" in str(only(load(here / "logs", regex=regex)).hint)
+    results = load(here / "logs", regex=regex, step_time_unit="s/100")
+    (rate,) = results.frame.query("metric == 'samples_per_second'")["value"]
+    assert (results.problems, rate) == ([], pytest.approx(2 * 64 * 100 / 10))
+
+
 def test_logs_that_a_known_format_reads_need_no_expression(here: Path) -> None:
     write(here / "logs" / NAME, program())
     write(here / "logs" / "1n1g" / "rn50_b128_fp32_1.log", GOOD)
@@ -339,6 +354,12 @@ LIKELY = {
         r"total_time': +'(?P<step_time>",
     "Iter: {n} Time(200 iters): {r}s Loss: 0.12": None,
     "train Epoch 0: 1%|{bar:<9}| {n}/99 [00:01<00:02, {r}ba/s, loss=2.2]": r"\| +(?P<step>\d+)",
+    # fairseq of 2018; two ranks of OneFlow's models; a fork of litgpt with its validation.
+    "| epoch 010  {n} / 8223 loss=1.3, wps={r}, wpb=908": r"epoch +[\d.,]+ +(?P<step>\d+).*?wps=(",
+    "[0] [train], epoch: 0/50, iter: {n}/99, throughput: {r}\n"
+    "[1] [train], epoch: 0/50, iter: {n}/99, throughput: {r}": r"iter: +(?P<step>\d+).*?throughput",
+    "iter {n} step 7 | loss: 2.6 | iter time: {r} ms\niter {n} | val_loss: 3.9 val_time: {r} ms":
+        r"iter +time: +(?P<step_time>",
 }  # fmt: skip
 
 
@@ -374,6 +395,8 @@ ELSEWHERE = {
     "{{'loss': {r}, 'learning_rate': 4e-05, 'epoch': 0.{n}}}": "'train_samples_per_second'",
     "Step Time : {r}s GPU utilization: 244.3MODEL_TFLOP/s/GPU": "which the last rank prints",
     "0/9 6.7G 0.0{n} 0.067 0.017 10  640: 100%|███| 200/200 00:50": "TQDM_BAR_FORMAT",
+    "[gpu01:0/2] 1epoch:train:{n}-{n}batch: iter_time=2.9e-04, train_time={r}": "s/ACCUM_GRAD",
+    '"train_samples_per_second": {r}': r"train_samples_per_second\W+(?P<rate>[\d.]+)",
     '{{"current_steps": {n}, "loss": {r}, "lr": 0.1, "remaining_time": "0:02:04"}}':
         "include_num_input_tokens_seen: true",
 }  # fmt: skip

@@ -18,8 +18,8 @@ BAR = "      0/99     4.25G   0.04581   0.06952   0.01808        47       640: 1
             '{"current_steps": 10, "total_steps": 500, "loss": 2.2, "remaining_time": "0:02:04"}',
             "set include_num_input_tokens_seen: true",
         ),
-        ('    "train_samples_per_second": 113.4,', "save what the program prints"),
-        ("  train_samples_per_second =      113.4", "save what the program prints"),
+        ('    "train_samples_per_second": 113.4,', "if the run was not resumed"),
+        ("  train_samples_per_second =      113.4", "if the run was not resumed"),
         (
             "Step Time : 2.47s GPU utilization: 244.3MODEL_TFLOP/s/GPU",
             "give the output of all ranks",
