@@ -34,7 +34,7 @@ END_S = 60  # from the signal to the runner's end; no step of the program is as 
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with provisioned(tmp_path_factory.mktemp("jax"), "lab_frameworks=jax") as lab:
+    with provisioned(tmp_path_factory.mktemp("jax"), "jax") as lab:
         yield lab
 
 

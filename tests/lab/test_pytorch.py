@@ -34,8 +34,8 @@ TWO = ("--limit", "node1,node2")
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    options = ("lab_nodes=4", "lab_suite=trixie", "lab_frameworks=pytorch")
-    with provisioned(tmp_path_factory.mktemp("pytorch"), *options) as lab:
+    directory = tmp_path_factory.mktemp("pytorch")
+    with provisioned(directory, "pytorch", suite="trixie", nodes=4) as lab:
         yield lab
 
 
@@ -189,7 +189,7 @@ def test_the_wheel_of_an_operator_trains_on_debian_12(tmp_path: Path) -> None:
     assert WHEEL
     digest = hashlib.sha256(Path(WHEEL).read_bytes()).hexdigest()
     given = {"dlperf_operator_wheels": {"torch": {"path": WHEEL, "sha256": digest}}}
-    with provisioned(tmp_path, "lab_frameworks=pytorch", given=given) as lab:
+    with provisioned(tmp_path, "pytorch", given=given) as lab:
         found = trained(lab, tmp_path / "llama", "--workload", "pytorch-llama")
         check(found, ["pytorch-llama"], "torch", Path(WHEEL).name.split("-")[1])
         recap = lab.play("provision.yml", "--tags", "framework", "-e", json.dumps(given))

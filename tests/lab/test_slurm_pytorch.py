@@ -3,14 +3,13 @@ node, by torchrun and by mpirun, and the results have the form of a campaign by 
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bad_nodes import throttled
-from lab_under_test import PROJECT, Lab, alone
+from lab_under_test import Lab, mirror_of
 from slurm_lab import add_own_workload, dlperf, given, lab_with, records, run, shared_folder
 from trained_campaigns import check, runs_of
 
@@ -51,12 +50,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[Lab]:
-    bundle = [sys.executable, "-m", "dlperf_runner", "bundle", "--stack", "cpu"]
-    bundle += ["--suite", "trixie", "--framework", "pytorch"]
-    with alone("mirror"):
-        subprocess.run(bundle, cwd=PROJECT, check=True, timeout=1800)
     directory = tmp_path_factory.mktemp("slurm") / "lab"
-    with lab_with(folder, directory, lab_suite="trixie", lab_frameworks="pytorch") as made:
+    chosen = {"lab_suite": "trixie", "lab_frameworks": "pytorch"}
+    mirror = mirror_of("pytorch", "trixie")
+    with lab_with(folder, directory, lab_mirror_dir=mirror, **chosen) as made:
         made.play("provision.yml", "-e", json.dumps(GIVEN))
         add_own_workload(made, folder, SLEEPS, "pytorch", "torchrun")
         yield made

@@ -27,8 +27,8 @@ INSTALLED = {
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    frameworks = "lab_frameworks=paddle3,tensorflow2"
-    with provisioned(tmp_path_factory.mktemp("frameworks"), frameworks) as lab:
+    directory = tmp_path_factory.mktemp("frameworks")
+    with provisioned(directory, "paddle3,tensorflow2") as lab:
         yield lab
 
 

@@ -173,6 +173,18 @@ def alone(what: str) -> Iterator[None]:
         yield
 
 
+def mirror_of(frameworks: str, suite: str = "bookworm") -> Path:
+    """A mirror folder of these frameworks alone: labs of others have one of their own meanwhile."""
+    folder = PROJECT / f".cache/mirror/{suite}-{frameworks}"
+    argv = [sys.executable, "-m", "dlperf_runner", "bundle", "--stack", "cpu", "--suite", suite]
+    argv += ["--framework", frameworks, "--output-dir", str(folder)]
+    with alone(f"mirror-{folder.name}"):
+        done = subprocess.run(argv, cwd=PROJECT, capture_output=True, text=True, check=False)
+    # 1: the archive lacks packages that only some tests install, such as Slurm's.
+    assert done.returncode in (0, 1), done.stderr
+    return folder
+
+
 def horovod_is_built() -> bool:
     """Whether Horovod's wheel for MXNet, which most labs install, is in the cache."""
     return any((PROJECT / ".cache/wheels").glob("horovod-*_mxnet-*/*.whl"))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab_under_test import Lab
+from lab_under_test import Lab, mirror_of
 
 NODES = ("node1", "node2")
 CASES = ["1n1g", "1n2g", "2n2g"]
@@ -21,12 +21,18 @@ LOSS = {
 
 
 @contextmanager
-def provisioned(directory: Path, *options: str, given: object = None) -> Iterator[Lab]:
+def provisioned(
+    directory: Path,
+    frameworks: str,
+    *,
+    suite: str = "bookworm",
+    nodes: int = 2,
+    given: object = None,
+) -> Iterator[Lab]:
     """Their host names resolve to 127.0.1.1 first, as Debian's installer sets them up. `given` are
     further variables of the inventory."""
-    lab = Lab(directory / "lab")
-    pairs = [part for each in ("lab_nodes=2", *options) for part in ("-e", each)]
-    lab.play("playbooks/lab.yml", *pairs)
+    lab, mirror = Lab(directory / "lab"), mirror_of(frameworks, suite)
+    lab.up(lab_nodes=nodes, lab_suite=suite, lab_frameworks=frameworks, lab_mirror_dir=mirror)
     try:
         lab.play("provision.yml", "-e", json.dumps(given or {}))
         for node in NODES:
