@@ -15,6 +15,7 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
+from ..catalog.holes import known_holes
 from ..catalog.reader import changed_stack, lookup, mpirun_of, own_stacks
 from ..catalog.stack import Stack
 from ..catalog.suites import RELEASES, SYSTEMS
@@ -312,7 +313,7 @@ def arguments(
 
     - `provision_judges`: the variables by which roles say that they have nothing to do;
     - `provision_problems`, `provision_notes`: why the node cannot keep its software or is of a
-      wrong release, and what its software means for the workloads;
+      wrong release, and what its software means for the workloads, with published holes;
     - `dlperf_vendor_mirror`: the mirror of vendors' files, which `bundle` puts into the mirror.
     """
     release = facts.get("distribution_release") or ""
@@ -353,9 +354,26 @@ def arguments(
             *meanings["problems"],
             *filter(None, (wrong, nameless, locked_out)),
         ],
-        "provision_notes": meanings["notes"],
+        "provision_notes": [*meanings["notes"], *_holes(chosen)],
         "dlperf_vendor_mirror": vendors,
     }
+
+
+def _holes(chosen: StackChoice) -> list[str]:
+    """Notes on releases that the inventory asks for although they have published holes."""
+    driver = chosen.stack.get("driver", {})
+    runtime = chosen.runtime if "container_runtime" in chosen.stack else {}
+    wanted = {
+        "driver": ("driver", "version", {} if driver.get("method") == "adopted" else driver),
+        "docker": ("container_runtime", "version", runtime),
+        "toolkit": ("container_runtime", "toolkit", runtime),
+    }
+    holes = known_holes({name: part.get(key) for name, (_, key, part) in wanted.items()})
+    options = (wanted[hole.partition(" ")[0]] for hole in holes)
+    return [
+        f"{hole}. For another one: dlperf_stack_overrides: {{{part}: {{{key}: ...}}}}"
+        for hole, (part, key, _) in zip(holes, options, strict=True)
+    ]
 
 
 def for_node(

@@ -116,6 +116,31 @@ def test_what_a_node_cannot_keep_and_a_wrong_release_are_told_together() -> None
 
 
 @pytest.mark.parametrize(
+    ("overrides", "release", "notes"),
+    [
+        ({}, "jammy", []),
+        (
+            {"driver": {"version": "580.105.08"}},
+            "jammy",
+            ["580.159.03", "{driver: {version: ...}}"],
+        ),
+        ({"container_runtime": {"version": "28.5.2"}}, "jammy", ["29.7.1", "{version: ...}}"]),
+        ({"container_runtime": {"toolkit": "1.16.2"}}, "jammy", ["1.17.8", "{toolkit: ...}}"]),
+        # Podman is the distribution's.
+        ({"container_runtime": {"version": "28.5.2"}}, "noble", []),
+    ],
+)
+def test_releases_with_holes_are_told_before_they_are_installed(
+    overrides: dict[str, Any], release: str, notes: list[str]
+) -> None:
+    facts = FACTS | {"distribution_release": release}
+    given = settings(stack="h100-cuda12.9", stack_overrides=overrides)
+    found = arguments.arguments(given, facts, {}, NOTHING)["provision_notes"]
+    assert len(found) == bool(notes)
+    assert all(each in found[0] for each in notes)
+
+
+@pytest.mark.parametrize(
     ("changed", "mirror"),
     [
         ({}, ""),
