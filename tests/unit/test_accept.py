@@ -63,6 +63,12 @@ def test_a_slow_node_fails_and_the_others_pass(suite: Path, results: Path) -> No
     assert "failed: 1 failed, 2 passed." in printed
 
 
+def test_runs_of_nodes_that_the_suite_lacks_are_told(suite: Path, results: Path) -> None:
+    suite.write_text(SUITE.replace(", node3", ""))
+    called = call("accept", suite, "--results", results)
+    assert f"not judged: nodes that {suite} lacks: node3 (6 runs)" in called.err
+
+
 def test_a_pilot_that_is_not_complete_decides_nothing(suite: Path, tmp_path: Path) -> None:
     campaigns(tmp_path / "few", {"node1": speeds(100, 5, 1), "node2": speeds(100, 3, 2)})
     document = judged(suite, tmp_path / "few")
