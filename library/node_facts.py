@@ -38,7 +38,11 @@ ansible_facts:
         python_version: {description: Its version; null if it cannot be started., type: str}
         interpreters: {description: Other Python interpreters of the node., type: list, elements: str}
         packages: {description: Version of each installed package., type: dict}
-        user: {description: C(home), C(shell) and C(uid) of the user; empty if the user does not exist., type: dict}
+        user:
+          description: >-
+            C(home), C(shell) and C(uid) of the user; empty if the user does not exist. C(has_home): the home exists; C(is_local): the user is in
+            C(/etc/passwd), not in a directory service.
+          type: dict
         limits: {description: The limits as far as the node allows them., type: dict}
         environments:
           description: >-
@@ -57,6 +61,7 @@ ansible_facts:
         stamps: {description: "Inputs of each past verification by its name, if the files it depends on are unchanged.", type: dict}
 """
 
+import errno
 import glob
 import os
 import platform
@@ -80,7 +85,12 @@ def user_of(name):
         user = pwd.getpwnam(name)
     except KeyError:
         return {}
-    return {"home": user.pw_dir, "shell": user.pw_shell, "uid": user.pw_uid}
+    is_local = any(line.startswith(name + ":") for line in (text("/etc/passwd") or "").splitlines())
+    try:
+        has_home = bool(os.stat(user.pw_dir))
+    except OSError as error:
+        has_home = error.errno != errno.ENOENT  # NFS may hide it from root
+    return {"home": user.pw_dir, "shell": user.pw_shell, "uid": user.pw_uid, "is_local": is_local, "has_home": has_home}
 
 
 def environment_of(path):

@@ -143,9 +143,25 @@ def release_refusal(stated: str, release: str) -> str:
     return f"dlperf_suite is {stated}, but the node is {actual}. Correct it"
 
 
+def user_refusal(user: Mapping[str, Any], name: str) -> str:
+    """The reason why the benchmarks' user, of a directory service (LDAP), cannot be used: no tool
+    of the node can change it, nor make its home. Empty if it can."""
+    if user.get("is_local", True):
+        return ""
+    shell, home = user["shell"], user["home"]
+    lacks = "" if shell in SHELLS else f"has the shell {shell}"
+    lacks = lacks or ("" if user["has_home"] else f"has no home here ({home} does not exist)")
+    return lacks and (
+        f"the user {name} is not in /etc/passwd, but in a directory service (getent passwd {name}),"
+        f" and {lacks}, which provisioning cannot change. Give it /bin/bash and its home there, or"
+        " set node_base_user to another user"
+    )
+
+
 # Roles with a variable that says whether they have nothing to do on the node.
 JUDGES = {"node_base", "ssh_mesh", "openmpi", "framework", "horovod"}
 UV, PYTHON = "/opt/dlperf/uv", "/opt/dlperf/python"
+SHELLS = ("/bin/bash", "/usr/bin/bash")
 YES = ("true", "yes", "on", "1", "y", "t")
 
 
@@ -323,6 +339,7 @@ def arguments(
     wrong = release_refusal(settings["dlperf_suite"] or "", release)
     nameless = ssh_mesh.unresolved_refusal(facts["dlperf_node"].get("unresolved") or ())
     locked_out = ssh_mesh.sshd_refusal(facts["dlperf_node"].get("sshd") or (), chosen.user)
+    unfit = user_refusal(facts["dlperf_node"]["user"], chosen.user)
     problems: list[str] = []
     meanings: dict[str, list[str]] = {"problems": [], "notes": []}
     if adopted:
@@ -347,12 +364,12 @@ def arguments(
     return {
         **result,
         "provision_judges": judges(
-            result["provision_roles"], adopted, wrong or nameless or locked_out
+            result["provision_roles"], adopted, wrong or nameless or locked_out or unfit
         ),
         "provision_problems": [
             *problems,
             *meanings["problems"],
-            *filter(None, (wrong, nameless, locked_out)),
+            *filter(None, (wrong, nameless, locked_out, unfit)),
         ],
         "provision_notes": [*meanings["notes"], *_holes(chosen)],
         "dlperf_vendor_mirror": vendors,

@@ -1,6 +1,7 @@
 """Modules that change nothing: facts of a node, and the basis of Horovod's wheel."""
 
 import json
+import pwd
 import sys
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,14 @@ def test_it_says_release_interpreter_and_stamps(tmp_path: Path) -> None:
     assert result["python_version"] == ".".join(str(part) for part in sys.version_info[:3])
     codename = f"VERSION_CODENAME={result['release']}\n"
     assert codename in Path("/etc/os-release").read_text()
+
+
+def test_it_says_whether_the_user_is_in_a_directory_service_and_has_a_home() -> None:
+    user = node_facts(user="root")["user"]
+    assert (user["is_local"], user["has_home"]) == (True, True)
+    homeless = next(each for each in pwd.getpwall() if not Path(each.pw_dir).exists())
+    assert node_facts(user=homeless.pw_name)["user"]["has_home"] is False
+    assert node_facts(user="of-ldap")["user"] == {}
 
 
 def test_it_says_which_builds_of_ours_are_there(tmp_path: Path) -> None:

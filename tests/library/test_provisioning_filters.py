@@ -116,6 +116,26 @@ def test_what_a_node_cannot_keep_and_a_wrong_release_are_told_together() -> None
 
 
 @pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"shell": "/bin/tcsh"}, "has the shell /bin/tcsh"),
+        ({"has_home": False}, "has no home here (/home/dlperf does not exist)"),
+        ({"shell": "/usr/bin/bash"}, ""),
+        ({"shell": "/bin/tcsh", "has_home": False, "is_local": True}, ""),
+    ],
+)
+def test_a_user_of_a_directory_service_that_does_not_fit_is_refused(
+    changed: dict[str, Any], reason: str
+) -> None:
+    """usermod: user 'dlperf' does not exist in /etc/passwd (ansible/ansible#79479)."""
+    user = {"home": "/home/dlperf", "shell": "/bin/bash", "uid": 7, "has_home": True}
+    facts = FACTS | {"dlperf_node": node(user=user | {"is_local": False} | changed)}
+    problems = arguments.arguments(settings(), facts, {}, NOTHING)["provision_problems"]
+    assert len(problems) == bool(reason)
+    assert all(reason in problem and "node_base_user" in problem for problem in problems)
+
+
+@pytest.mark.parametrize(
     ("overrides", "release", "notes"),
     [
         ({}, "jammy", []),
