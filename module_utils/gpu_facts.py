@@ -135,6 +135,7 @@ def facts(root, timeout):
         "nvswitches": nvidia_kernel.nvswitches(root),
         "driver": None,
         "driver_running": nvidia_kernel.running(root),
+        "next_kernel": nvidia_kernel.next_kernel(root),
         "driver_cuda": None,
         "cuda": cuda_version(root, timeout),
         "cudnn": header(root, CUDNN_HEADERS, "CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL") or library(root, "libcudnn"),

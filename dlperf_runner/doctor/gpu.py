@@ -113,6 +113,13 @@ def _versions(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
     for check, release in declared.items():
         if release:
             yield as_declared(node.name, check, release.version, facts[check], again)
+    if kernel := facts["next_kernel"]:
+        expected, found = "a driver's module for the newest kernel", f"{kernel} has none"
+        hint = (
+            f"after the next reboot no GPU works: install linux-headers-{kernel} (on RHEL"
+            f" kernel-devel-{kernel}), with which dkms builds it, and look at dkms status"
+        )
+        yield Finding(node.name, "next kernel", "warning", expected, found, hint)
     if "nouveau" in facts["modules"]:
         hint = "blacklist nouveau and reboot the node"
         yield Finding(node.name, "nouveau", "failed", "not loaded", "loaded", hint)

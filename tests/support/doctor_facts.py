@@ -77,6 +77,7 @@ def healthy(number: int) -> dict[str, Any]:
             "error": None,
             "imex": None,
             "is_amd": False,
+            "next_kernel": None,
             "rocm": None,
             "gpus": gpus,
             "pci": [each["bus_id"] for each in gpus],

@@ -106,6 +106,7 @@ WRONG: list[tuple[Callable[[Any], object], str, str, str]] = [
     (of("gpu", cudnn=None), "cudnn", "failed", "none"),
     (of("gpu", nccl="2.7.30"), "nccl", "failed", "2.7.30"),
     (of("gpu", modules={"nouveau": None}), "nouveau", "failed", "loaded"),
+    (of("gpu", next_kernel="5.4.0-150-generic"), "next kernel", "warning", "150-generic has none"),
     (lambda facts: facts["gpu"]["gpus"].pop(), "gpu count", "failed", "7"),
     (lambda facts: facts["gpu"]["gpus"].pop(), "gpus on the bus", "failed", "0000:21:00.0"),
     (of_gpu(model="Tesla P100-SXM2-16GB"), "gpu model", "failed", "P100"),
