@@ -242,6 +242,19 @@ def test_nvlink_between_nodes_has_a_service_and_channels(tmp_path: Path) -> None
     assert facts(tmp_path, nvidia_smi(tmp_path / "bin", H100, "", index_of(1)))["imex"] is None
 
 
+def test_a_corrupted_inforom_is_in_the_plain_table_only(tmp_path: Path) -> None:
+    """DCGM passes such a GPU, too (NVIDIA/DCGM#2)."""
+    table = "| GPU Name |\nWARNING: infoROM is corrupted at gpu 0000:B3:00.0\n"
+    smi = nvidia_smi(tmp_path / "bin", H100, "", index_of(1), table=table)
+    assert facts(tmp_path, smi)["inforom"] == ["0000:b3:00.0"]
+
+
+def test_errors_of_amds_links_count(tmp_path: Path) -> None:
+    files = {"sys/bus/pci/devices/0000:06:00.0/ras/xgmi_wafl_err_count": "ue: 2\nce: 0"}
+    found = facts(tmp_path, root=tree(tmp_path / "root", amd(2) | files))
+    assert [gpu["ecc"]["volatile"]["uncorrected"] for gpu in found["gpus"]] == [0, 2]
+
+
 def test_gpus_of_amd_are_read_from_sysfs(tmp_path: Path) -> None:
     found = facts(tmp_path, root=tree(tmp_path / "root", amd(2)))
     assert (found["error"], found["is_amd"], found["rocm"]) == (None, True, "7.2.4")

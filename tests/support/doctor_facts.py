@@ -78,6 +78,7 @@ def healthy(number: int) -> dict[str, Any]:
             "imex": None,
             "is_amd": False,
             "next_kernel": None,
+            "inforom": [],
             "rocm": None,
             "gpus": gpus,
             "pci": [each["bus_id"] for each in gpus],

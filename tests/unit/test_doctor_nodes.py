@@ -89,6 +89,10 @@ WRONG: list[tuple[Callable[[Any], object], str, str, str]] = [
         *("disk /", "failed", "0.5 GiB free"),
     ),
     (
+        of("health", disks={"/": {"free_mib": 90000, "free_files": 7, "read_only": False}}),
+        *("disk /", "failed", "87.9 GiB free, 7 inodes left"),
+    ),
+    (
         of("health", disks={"/": {"free_mib": 90000, "total_mib": 99999, "read_only": True}}),
         *("disk /", "failed", "read-only"),
     ),
@@ -106,6 +110,7 @@ WRONG: list[tuple[Callable[[Any], object], str, str, str]] = [
     (of("gpu", cudnn=None), "cudnn", "failed", "none"),
     (of("gpu", nccl="2.7.30"), "nccl", "failed", "2.7.30"),
     (of("gpu", modules={"nouveau": None}), "nouveau", "failed", "loaded"),
+    (of("gpu", inforom=["0000:1a:00.0"]), "infoROM", "warning", "0000:1a:00.0"),
     (of("gpu", next_kernel="5.4.0-150-generic"), "next kernel", "warning", "150-generic has none"),
     (lambda facts: facts["gpu"]["gpus"].pop(), "gpu count", "failed", "7"),
     (lambda facts: facts["gpu"]["gpus"].pop(), "gpus on the bus", "failed", "0000:21:00.0"),
