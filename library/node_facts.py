@@ -57,6 +57,7 @@ ansible_facts:
           description: >-
             What runs on the node: C(jobs), numbers of Slurm's jobs, and C(gpu_containers), processes of containers that have GPUs.
           type: dict
+        cloud_hosts: {description: "The file that lets cloud-init write /etc/hosts at each boot; null if none does.", type: str}
         adopted: {description: "Whether the node has a record of software that it keeps.", type: bool}
         stamps: {description: "Inputs of each past verification by its name, if the files it depends on are unchanged.", type: dict}
 """
@@ -66,6 +67,7 @@ import glob
 import os
 import platform
 import pwd
+import re
 import socket
 
 from ansible.module_utils import nvidia_kernel, slurm_node, sshd_access
@@ -115,6 +117,18 @@ def unresolved(names):
     return missing
 
 
+def cloud_hosts(root="/"):
+    """The last file that lets cloud-init write /etc/hosts anew at each boot; None if it does not."""
+    place = None
+    folder = os.path.join(root, "etc/cloud")
+    parts = sorted(glob.glob(os.path.join(folder, "cloud.cfg.d/*.cfg")))
+    for path in [os.path.join(folder, "cloud.cfg")] + parts + [os.path.join(root, "var/lib/cloud/instance/cloud-config.txt")]:
+        values = re.findall(r"(?m)^manage_etc_hosts: *['\"]?(\w+)", text(path) or "")
+        if values:
+            place = path if values[-1].lower() in ("true", "template") else None
+    return place
+
+
 def main():
     module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     interpreter = module.params["interpreter"]
@@ -141,6 +155,7 @@ def main():
         "sshd": sshd_access.obstacles_of(module.params["user"], module.params["address"]) if module.params["address"] else [],
         "builds": dict((path, key) for path, key in builds.items() if key),
         "work": {"jobs": slurm_node.jobs("/"), "gpu_containers": nvidia_kernel.containers("/")},
+        "cloud_hosts": cloud_hosts(),
         "adopted": os.path.exists("/var/lib/dlperf/adopted.json"),
         "stamps": standing(module.params["stamps"]),
     }

@@ -371,7 +371,11 @@ def arguments(
             *meanings["problems"],
             *filter(None, (wrong, nameless, locked_out, unfit)),
         ],
-        "provision_notes": [*meanings["notes"], *_holes(chosen)],
+        "provision_notes": [
+            *meanings["notes"],
+            *_holes(chosen),
+            *_overwritten(facts["dlperf_node"].get("cloud_hosts"), adopted),
+        ],
         "dlperf_vendor_mirror": vendors,
     }
 
@@ -390,6 +394,16 @@ def _holes(chosen: StackChoice) -> list[str]:
     return [
         f"{hole}. For another one: dlperf_stack_overrides: {{{part}: {{{key}: ...}}}}"
         for hole, (part, key, _) in zip(holes, options, strict=True)
+    ]
+
+
+def _overwritten(place: str | None, adopted: Sequence[str]) -> list[str]:
+    """The note on a node whose /etc/hosts does not last; `place`: what says so."""
+    if not place or "hosts" in adopted:
+        return []
+    return [
+        f"cloud-init writes /etc/hosts anew at each boot ({place}), without the nodes' names: set"
+        " manage_etc_hosts: false there, or resolve them otherwise (dlperf_adopt: [hosts])"
     ]
 
 

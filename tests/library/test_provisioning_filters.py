@@ -135,6 +135,15 @@ def test_a_user_of_a_directory_service_that_does_not_fit_is_refused(
     assert all(reason in problem and "node_base_user" in problem for problem in problems)
 
 
+@pytest.mark.parametrize(("adopt", "number"), [([], 1), (["hosts"], 0)])
+def test_a_hosts_file_that_does_not_last_is_told(adopt: list[str], number: int) -> None:
+    """ "cloud-init destroyed my /etc/hosts" at the driver's reboot (NVIDIA/deepops#663)."""
+    facts = FACTS | {"dlperf_node": node(cloud_hosts="/etc/cloud/cloud.cfg.d/90_maas.cfg")}
+    notes = arguments.arguments(settings(adopt=adopt), facts, {}, NOTHING)["provision_notes"]
+    assert len(notes) == number
+    assert all("90_maas.cfg" in note and "manage_etc_hosts: false" in note for note in notes)
+
+
 @pytest.mark.parametrize(
     ("overrides", "release", "notes"),
     [
