@@ -40,6 +40,8 @@ imex:
 fabric_manager: {description: C(version) and C(is_active) of the fabric manager; null on boards without NVSwitch., returned: always, type: dict}
 driver: {description: Version of the driver according to nvidia-smi., returned: always, type: str}
 driver_running: {description: Version of the loaded kernel module., returned: always, type: str}
+inforom: {description: Addresses of GPUs whose infoROM is corrupted., returned: always, type: list, elements: str}
+next_kernel: {description: The newest installed kernel if it has no module of the driver; else null., returned: always, type: str}
 driver_cuda: {description: The newest CUDA version that the driver supports., returned: always, type: str}
 cuda: {description: Version of the CUDA toolkit., returned: always, type: str}
 cudnn: {description: Version of cuDNN., returned: always, type: str}

@@ -38,7 +38,11 @@ ansible_facts:
         python_version: {description: Its version; null if it cannot be started., type: str}
         interpreters: {description: Other Python interpreters of the node., type: list, elements: str}
         packages: {description: Version of each installed package., type: dict}
-        user: {description: C(home), C(shell) and C(uid) of the user; empty if the user does not exist., type: dict}
+        user:
+          description: >-
+            C(home), C(shell) and C(uid) of the user; empty if the user does not exist. C(has_home): the home exists; C(is_local): the user is in
+            C(/etc/passwd), not in a directory service.
+          type: dict
         limits: {description: The limits as far as the node allows them., type: dict}
         environments:
           description: >-
@@ -53,14 +57,17 @@ ansible_facts:
           description: >-
             What runs on the node: C(jobs), numbers of Slurm's jobs, and C(gpu_containers), processes of containers that have GPUs.
           type: dict
+        cloud_hosts: {description: "The file that lets cloud-init write /etc/hosts at each boot; null if none does.", type: str}
         adopted: {description: "Whether the node has a record of software that it keeps.", type: bool}
         stamps: {description: "Inputs of each past verification by its name, if the files it depends on are unchanged.", type: dict}
 """
 
+import errno
 import glob
 import os
 import platform
 import pwd
+import re
 import socket
 
 from ansible.module_utils import nvidia_kernel, slurm_node, sshd_access
@@ -80,7 +87,12 @@ def user_of(name):
         user = pwd.getpwnam(name)
     except KeyError:
         return {}
-    return {"home": user.pw_dir, "shell": user.pw_shell, "uid": user.pw_uid}
+    is_local = any(line.startswith(name + ":") for line in (text("/etc/passwd") or "").splitlines())
+    try:
+        has_home = bool(os.stat(user.pw_dir))
+    except OSError as error:
+        has_home = error.errno != errno.ENOENT  # NFS may hide it from root
+    return {"home": user.pw_dir, "shell": user.pw_shell, "uid": user.pw_uid, "is_local": is_local, "has_home": has_home}
 
 
 def environment_of(path):
@@ -103,6 +115,18 @@ def unresolved(names):
         if len(missing) == 3:
             break
     return missing
+
+
+def cloud_hosts(root="/"):
+    """The last file that lets cloud-init write /etc/hosts anew at each boot; None if it does not."""
+    place = None
+    folder = os.path.join(root, "etc/cloud")
+    parts = sorted(glob.glob(os.path.join(folder, "cloud.cfg.d/*.cfg")))
+    for path in [os.path.join(folder, "cloud.cfg")] + parts + [os.path.join(root, "var/lib/cloud/instance/cloud-config.txt")]:
+        values = re.findall(r"(?m)^manage_etc_hosts: *['\"]?(\w+)", text(path) or "")
+        if values:
+            place = path if values[-1].lower() in ("true", "template") else None
+    return place
 
 
 def main():
@@ -131,6 +155,7 @@ def main():
         "sshd": sshd_access.obstacles_of(module.params["user"], module.params["address"]) if module.params["address"] else [],
         "builds": dict((path, key) for path, key in builds.items() if key),
         "work": {"jobs": slurm_node.jobs("/"), "gpu_containers": nvidia_kernel.containers("/")},
+        "cloud_hosts": cloud_hosts(),
         "adopted": os.path.exists("/var/lib/dlperf/adopted.json"),
         "stamps": standing(module.params["stamps"]),
     }

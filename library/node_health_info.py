@@ -27,7 +27,7 @@ system: {description: "System, such as debian12 or ubuntu18.04; null if unknown.
 kernel: {description: Release of the running kernel., returned: always, type: str}
 architecture: {description: Architecture of the machine., returned: always, type: str}
 cpus: {description: Number of online processors., returned: always, type: int}
-disks: {description: 'C(free_mib), C(total_mib) and C(read_only) by path; null if unknown.', returned: always, type: dict}
+disks: {description: 'C(free_mib), C(free_files), C(total_mib) and C(read_only) by path; null if unknown.', returned: always, type: dict}
 openmpi: {description: Version of OpenMPI; null if not installed., returned: always, type: str}
 addresses: {description: 'For each address of a package source, null if it can be reached, else the error.', returned: always, type: dict}
 signatures: {returned: always, type: list, description:

@@ -8,7 +8,7 @@ import re
 
 from . import nvidia_kernel
 from .node_probes import bounded, integer, modules, names, pcie, program, text
-from .nvidia_smi import indices, read_xml, topology, trouble, xid_errors
+from .nvidia_smi import bus_id, indices, read_xml, topology, trouble, xid_errors
 
 # A display controller without a display, or a processing accelerator; some have no name in their firmware.
 AMD_CLASSES = ("0x0380", "0x1200")
@@ -87,8 +87,9 @@ def kernel_log(root, timeout):
 def amd_gpu(root, index, name):
     """A GPU as the kernel's driver amdgpu has it in sysfs, in the form of nvidia-smi's; a partition of it has a folder of its own."""
     folder = os.path.join(root, "sys/bus/pci/devices", name)
-    # ue: 0 and ce: 3
-    ecc = dict(re.findall(r"(ue|ce): (\d+)", text(folder, "ras/umc_err_count") or ""))
+    # Of memory, and of the links between GPUs, whose own file xgmi_error cannot be read since MI300 (ROCm/rocm-systems#11468): ue: 0 and ce: 3
+    ecc, links = [dict(re.findall(r"(ue|ce): (\d+)", text(folder, "ras/%s_err_count" % block) or "")) for block in ("umc", "xgmi_wafl")]
+    uncorrected = int(ecc["ue"]) + int(links.get("ue", 0)) if "ue" in ecc else None
     monitors = [os.path.join(folder, "hwmon", each) for each in names(folder, "hwmon")] or [folder]
     limits = [integer(text(monitors[0], "power1_cap" + ending)) for ending in ("", "_default")]
     limits = [None if limit is None else limit / 1e6 for limit in limits]
@@ -99,7 +100,7 @@ def amd_gpu(root, index, name):
         "index": index, "bus_id": name, "uuid": "GPU-" + (text(folder, "unique_id") or name), "model": model, "vbios": text(folder, "vbios_version"),
         "memory_mib": None if memory is None else memory >> 20, "persistence": None, "mig": None, "throttle_reasons": None, "temperature_c": None,
         "power_limit_w": limits[0], "power_default_limit_w": limits[1], "processes": None, "fabric": None,
-        "ecc": {"enabled": True if ecc else None, "pending": None, "volatile": {"uncorrected": integer(ecc.get("ue"))}, "aggregate": {"uncorrected": None}},
+        "ecc": {"enabled": True if ecc else None, "pending": None, "volatile": {"uncorrected": uncorrected}, "aggregate": {"uncorrected": None}},
         "retired_pages": {"pending": None}, "remapped_rows": None, "clocks_mhz": {"application": unknown, "max": unknown}, "errors": {},
     }  # fmt: skip
 
@@ -135,6 +136,8 @@ def facts(root, timeout):
         "nvswitches": nvidia_kernel.nvswitches(root),
         "driver": None,
         "driver_running": nvidia_kernel.running(root),
+        "inforom": [],
+        "next_kernel": nvidia_kernel.next_kernel(root),
         "driver_cuda": None,
         "cuda": cuda_version(root, timeout),
         "cudnn": header(root, CUDNN_HEADERS, "CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL") or library(root, "libcudnn"),
@@ -165,6 +168,9 @@ def facts(root, timeout):
     gathered.update(driver=document["driver"], driver_cuda=document["cuda"], gpus=document["gpus"])
     if any(MULTI_NODE.search(str(item["model"])) for item in gathered["gpus"]):
         gathered["imex"] = nvidia_kernel.imex(root, timeout)
+    # WARNING: infoROM is corrupted at gpu 0000:B3:00.0. Only nvidia-smi without options says so (microsoft/pai#3756).
+    corrupted = re.findall(r"infoROM is corrupted at gpu (\S{1,20})", bounded([smi], timeout)["output"])
+    gathered["inforom"] = sorted(set(filter(None, map(bus_id, corrupted))))
     order = indices(bounded([smi] + QUERY, timeout)["output"])
     for item in gathered["gpus"]:
         item["index"] = order.get(item["uuid"])

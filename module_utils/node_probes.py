@@ -48,6 +48,7 @@ def disk(path):
     size = filesystem.f_frsize
     return {
         "free_mib": filesystem.f_bavail * size // 1048576,
+        "free_files": filesystem.f_favail if filesystem.f_files else None,  # btrfs has no limit
         "total_mib": filesystem.f_blocks * size // 1048576,
         "read_only": bool(filesystem.f_flag & 1),
     }

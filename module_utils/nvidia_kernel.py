@@ -21,6 +21,22 @@ def running(root):
     return match.group(1) if match else text(root, "sys/module/nvidia/version") or None
 
 
+def next_kernel(root):
+    """The newest installed kernel, if it lacks the running one's module: its headers are missing, and dkms has skipped it. None if it has it."""
+    kernel = text(root, "proc/sys/kernel/osrelease") or ""
+    flavour = kernel.rpartition("-")[2]
+    kernels = [name[len("vmlinuz-") :] for name in names(root, "boot") if re.match(r"vmlinuz-\d", name)]
+
+    def age(name):
+        return [int(number) for number in re.findall(r"\d+", name)]
+
+    def has_module(name):
+        return "/nvidia.ko" in (text(root, "lib/modules", name, "modules.dep") or "")
+
+    newer = sorted((name for name in kernels if age(name) > age(kernel) and (name.rpartition("-")[2] == flavour or ".el" in name)), key=age)
+    return newer[-1] if newer and has_module(kernel) and not has_module(newer[-1]) else None
+
+
 def devices(root, classes, vendor="0x10de"):
     """PCI addresses of NVIDIA's devices, or another vendor's, of some classes; None if unknown.
 

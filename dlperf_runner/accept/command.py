@@ -15,7 +15,7 @@ from ..control.controllers import run_at_once
 from ..control.rounds import Execution, grow
 from ..control.scheduled import create_case, in_order_of_jobs
 from ..core.errors import UserError, lacks_nodes
-from ..core.lists import natural
+from ..core.lists import natural, shortened
 from ..core.node import Node
 from ..options import (
     exit_with,
@@ -29,7 +29,7 @@ from ..options import (
 from ..options.scheduler import Scheduled, schedules
 from ..plan.inventory import read_inventory
 from . import page as pages
-from .judge import judge, load
+from .judge import judge, load, outside
 from .suite import Part, ResolvedSuite, choice_of, read_suite, reference_of
 
 ORDER = 175
@@ -84,6 +84,8 @@ def command(
     loaded = load(results, reading_logs)
     document = judge(suite, results, loaded)
     problems = [problem for each in loaded for problem in each.problems]
+    if others := outside(suite, loaded):
+        print_note(f"not judged: nodes that {suite_file} lacks: {shortened(others)}")
     if check is not None:
         differing, notes = pages.check(check, document, allowed_signers)
         if file := suite.inventory:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -70,6 +71,13 @@ def judge(suite: ResolvedSuite, folder: Path, loaded: Sequence[Results]) -> dict
     verdict = FAILED if FAILED in verdicts else UNDECIDED
     verdict = PASSED if verdicts == {PASSED} else verdict
     return {"suite": suite.record(), "verdict": verdict, "parts": parts}
+
+
+def outside(suite: ResolvedSuite, loaded: Sequence[Results]) -> list[str]:
+    """Nodes that the suite lacks, with their numbers of runs, which no part is judged by."""
+    hosts = Counter(h for results in loaded for run in results.runs for h in {*run.hosts})
+    others = sorted(hosts.keys() - {*suite.nodes}, key=natural)
+    return [f"{host} ({counted(hosts[host], 'run')})" for host in others]
 
 
 def _judge_item(

@@ -52,6 +52,9 @@ def command(
     `ab`. The exit status is 1 if it is not found, or if runs do not count.
 
     Example: dlperf bisect --workload mine --name revision --versions v1.0..main --repository ."""
+    if not versions:
+        hint = "--versions good,..,bad, or with --repository GOOD..BAD"
+        raise UserError("no versions to search", where="--versions", hint=hint)
     texts = versions_of(versions, repository)
     if not name.isidentifier():
         raise UserError("no name of what has the versions", where="--name", found=repr(name))

@@ -97,11 +97,23 @@ class _CommandsInFiles(Mapping[str, Any]):
         return len(list(self))
 
 
+def _discard_output() -> None:
+    """Drop what cannot be written, which Python would try once more at its end."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 @contextmanager
 def _errors_as_messages() -> Iterator[None]:
     try:
         try:
             yield
+        except UserError:
+            try:
+                sys.stdout.flush()
+            except OSError:  # the message matters more
+                _discard_output()
+            raise
         finally:
             sys.stdout.flush()
     except UserError as error:
@@ -118,8 +130,7 @@ def _errors_as_messages() -> Iterator[None]:
         # Errors that no module reports in more detail: a full disk, a missing permission.
         where = f"{error.filename}: " if error.filename else "output: "
         print(f"error: {where}{error.strerror or error}", file=sys.stderr)
-        with suppress(OSError):  # or Python tries once more at its end what cannot be written
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         raise typer.Exit(2) from None
     except Stopped as stopped:
         name = signal.Signals(stopped.number).name

@@ -23,7 +23,7 @@ from ..core.errors import UserError
 from ..core.extras import require_cluster
 from ..core.files import read_json
 from ..options import print_note
-from ..provision.rehearsal import listed
+from ..provision.rehearsal import is_change, listed
 
 ORDER = 50
 SETTINGS = PASSES_ON
@@ -54,7 +54,7 @@ def command(
         require_cluster()
         rehearsed = rehearse(given)
         print(listed(rehearsed["changes"], rehearsed["failures"]), flush=True)
-        changes = any(rehearsed["changes"].values())
+        changes = any(map(is_change, rehearsed["changes"].values()))
         if not rehearsed["changes"]:
             raise typer.Exit(2)
         if changes and not yes:

@@ -56,6 +56,9 @@ def as_declared(node: str, check: str, declared: str, found: str | None, hint: s
     return check_finding(node, check, is_good, declared, found or "none", hint)
 
 
+LEAST_FILES = 1000
+
+
 def disk_findings(name: str, disks: Facts, least_mib: int) -> Iterator[Finding]:
     """Check each file system of a node. `disks`: by path, None if it is unknown."""
     least = f"{least_mib / 1024:.0f} GiB free"
@@ -63,8 +66,10 @@ def disk_findings(name: str, disks: Facts, least_mib: int) -> Iterator[Finding]:
         if disk is None:
             yield check_finding(name, f"disk {path}", None, "free space", None, "check it: df -h")
             continue
-        free = f"{disk['free_mib'] / 1024:.1f} GiB free"
-        good = disk["free_mib"] >= least_mib and not disk["read_only"]
+        free, files = f"{disk['free_mib'] / 1024:.1f} GiB free", disk.get("free_files")
+        is_out = files is not None and files < LEAST_FILES
+        free += f", {files} inodes left" if is_out else ""
+        good = disk["free_mib"] >= least_mib and not disk["read_only"] and not is_out
         found = f"read-only, {free}" if disk["read_only"] else free
-        hint = "free some space (df -h; apt-get clean), or mount it read-write"
+        hint = "free some space (df -h, df -i; apt-get clean), or mount it read-write"
         yield check_finding(name, f"disk {path}", good, least, found, hint)

@@ -75,6 +75,9 @@ def gpu_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
     is_good = len(models) == 1 and models[0] in fitting
     hint = "change dlperf_accelerator or dlperf_stack of this node, or exclude the node"
     yield check_finding(name, "gpu model", is_good, " or ".join(fitting), ", ".join(models), hint)
+    if corrupted := facts["inforom"]:
+        hint = "its record of bad memory is lost: reboot the node; if it stays, replace the GPU"
+        yield Finding(name, "infoROM", "warning", "readable", ", ".join(corrupted), hint)
     yield from _health(name, gpus)
     yield from _fabric(name, facts)
     yield from pcie_finding(name, "GPU", _links(gpus, facts["pcie"] or {}), "generation")
@@ -113,6 +116,13 @@ def _versions(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
     for check, release in declared.items():
         if release:
             yield as_declared(node.name, check, release.version, facts[check], again)
+    if kernel := facts["next_kernel"]:
+        expected, found = "a driver's module for the newest kernel", f"{kernel} has none"
+        hint = (
+            f"after the next reboot no GPU works: install linux-headers-{kernel} (on RHEL"
+            f" kernel-devel-{kernel}), with which dkms builds it, and look at dkms status"
+        )
+        yield Finding(node.name, "next kernel", "warning", expected, found, hint)
     if "nouveau" in facts["modules"]:
         hint = "blacklist nouveau and reboot the node"
         yield Finding(node.name, "nouveau", "failed", "not loaded", "loaded", hint)

@@ -2,67 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import getitem
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import Field
-
-from ..catalog.entry import CATALOG, load_entry
+from ..catalog.holes import known_holes
 from ..catalog.stack import Stack
-from ..catalog.suites import CONTROLLERS, SYSTEMS, controller, numbers
-from ..catalog.types import Entry, Name
+from ..catalog.suites import CONTROLLERS, SYSTEMS, controller
 from ..core.node import Node
 from ..provision.preflight import sudo_hint
 from .fabric import fabric_findings
 from .findings import Facts, Finding, Status, check_finding, disk_findings
 from .gpu import compute_finding, gpu_findings
-
-Dotted = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)*$")]
-
-
-class Hole(Entry):
-    """`branch`: the first numbers of the versions; without it, all. `fixed`: the first version
-    without the hole. `ended`: the month since when the branch gets no fixes."""
-
-    part: Literal["driver", "docker", "containerd", "toolkit"]
-    branch: Dotted | None = None
-    fixed: Dotted | None = None
-    ended: Annotated[str, Field(pattern=r"^\d{4}-\d{2}$")] | None = None
-    source: str
-
-
-class KnownHoles(Entry):
-    """`as_of`: the day when the list was made."""
-
-    name: Name
-    as_of: str
-    holes: tuple[Hole, ...]
-
-
-def hole_in(part: str, version: str | None) -> str:
-    """Published security holes of a release: `fixed from 580.159.03 on (SOURCE, as of DAY)`; empty
-    if nothing."""
-    table, release = _known_holes(), numbers(version or "")
-    for hole in table.holes:
-        branch = numbers(hole.branch or "")
-        if hole.part != part or not release or release[: len(branch)] != branch:
-            continue
-        source = f"({hole.source}; as of {table.as_of})"
-        if hole.fixed and release < numbers(hole.fixed):
-            return f"has published holes, closed from {hole.fixed} on {source}"
-        if hole.ended:
-            return f"is of branch {hole.branch}, which gets no fixes since {hole.ended} {source}"
-    return ""
-
-
-@functools.cache
-def _known_holes() -> KnownHoles:
-    return load_entry(CATALOG / "known_holes.yml", KnownHoles)
-
 
 # Why there are no results -> what to do.
 SILENCE = {
@@ -322,14 +275,13 @@ def _holes(name: str, facts: Facts) -> Iterator[Finding]:
     docker = ((software.get("container_runtime") or {}).get("docker") or {}).get("version")
     versions = {"driver": driver, "docker": docker}
     versions |= {part: software.get(part) for part in ("containerd", "toolkit")}
-    for part, version in versions.items():
-        if hole := hole_in(part, version):
-            hint = (
-                "choose a newer release (dlperf_stack_overrides), or update it yourself:"
-                " provisioning leaves a newer driver of the branch"
-            )
-            found, expected = f"{part} {version} {hole}", "a release without published holes"
-            yield Finding(name, "known holes", "warning", expected, found, hint)
+    hint = (
+        "choose a newer release (dlperf_stack_overrides), or update it yourself: provisioning"
+        " leaves a newer driver of the branch"
+    )
+    for found in known_holes(versions):
+        expected = "a release without published holes"
+        yield Finding(name, "known holes", "warning", expected, found, hint)
 
 
 def _clock(name: str, time: float, asked: float | None, answered: float | None) -> Finding:

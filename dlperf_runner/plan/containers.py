@@ -52,9 +52,14 @@ _KEYS = {
     "podman": ' --volume "$HOME/.ssh:/root/.ssh:ro"',
 }
 _RUN_DIRECTORY = ' --volume "$PWD:$PWD" --workdir "$PWD"'
-# NVIDIA recommends these for its images. Ordinary users cannot raise limits, only inherit them.
+# NVIDIA recommends these for its images, but for `nofile`: since containerd 2.1.5 (Docker 29),
+# containers have systemd's limit of 1024 open files (moby/moby#51485). Ordinary users cannot raise
+# limits, only inherit them.
 _GPUS = {
-    "docker": ("--gpus", "all", "--ulimit", "memlock=-1", "--ulimit", "stack=67108864"),
+    "docker": (
+        *("--gpus", "all", "--ulimit", "memlock=-1", "--ulimit", "stack=67108864"),
+        *("--ulimit", "nofile=65536"),
+    ),
     "podman": ("--device", "nvidia.com/gpu=all", "--ulimit", "host"),
 }
 # AMD's devices belong to groups that the benchmark user is in. Without the engine's filter of

@@ -15,6 +15,7 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
+from ..catalog.holes import known_holes
 from ..catalog.reader import changed_stack, lookup, mpirun_of, own_stacks
 from ..catalog.stack import Stack
 from ..catalog.suites import RELEASES, SYSTEMS
@@ -142,9 +143,25 @@ def release_refusal(stated: str, release: str) -> str:
     return f"dlperf_suite is {stated}, but the node is {actual}. Correct it"
 
 
+def user_refusal(user: Mapping[str, Any], name: str) -> str:
+    """The reason why the benchmarks' user, of a directory service (LDAP), cannot be used: no tool
+    of the node can change it, nor make its home. Empty if it can."""
+    if user.get("is_local", True):
+        return ""
+    shell, home = user["shell"], user["home"]
+    lacks = "" if shell in SHELLS else f"has the shell {shell}"
+    lacks = lacks or ("" if user["has_home"] else f"has no home here ({home} does not exist)")
+    return lacks and (
+        f"the user {name} is not in /etc/passwd, but in a directory service (getent passwd {name}),"
+        f" and {lacks}, which provisioning cannot change. Give it /bin/bash and its home there, or"
+        " set node_base_user to another user"
+    )
+
+
 # Roles with a variable that says whether they have nothing to do on the node.
 JUDGES = {"node_base", "ssh_mesh", "openmpi", "framework", "horovod"}
 UV, PYTHON = "/opt/dlperf/uv", "/opt/dlperf/python"
+SHELLS = ("/bin/bash", "/usr/bin/bash")
 YES = ("true", "yes", "on", "1", "y", "t")
 
 
@@ -312,7 +329,7 @@ def arguments(
 
     - `provision_judges`: the variables by which roles say that they have nothing to do;
     - `provision_problems`, `provision_notes`: why the node cannot keep its software or is of a
-      wrong release, and what its software means for the workloads;
+      wrong release, and what its software means for the workloads, with published holes;
     - `dlperf_vendor_mirror`: the mirror of vendors' files, which `bundle` puts into the mirror.
     """
     release = facts.get("distribution_release") or ""
@@ -322,6 +339,7 @@ def arguments(
     wrong = release_refusal(settings["dlperf_suite"] or "", release)
     nameless = ssh_mesh.unresolved_refusal(facts["dlperf_node"].get("unresolved") or ())
     locked_out = ssh_mesh.sshd_refusal(facts["dlperf_node"].get("sshd") or (), chosen.user)
+    unfit = user_refusal(facts["dlperf_node"]["user"], chosen.user)
     problems: list[str] = []
     meanings: dict[str, list[str]] = {"problems": [], "notes": []}
     if adopted:
@@ -346,16 +364,47 @@ def arguments(
     return {
         **result,
         "provision_judges": judges(
-            result["provision_roles"], adopted, wrong or nameless or locked_out
+            result["provision_roles"], adopted, wrong or nameless or locked_out or unfit
         ),
         "provision_problems": [
             *problems,
             *meanings["problems"],
-            *filter(None, (wrong, nameless, locked_out)),
+            *filter(None, (wrong, nameless, locked_out, unfit)),
         ],
-        "provision_notes": meanings["notes"],
+        "provision_notes": [
+            *meanings["notes"],
+            *_holes(chosen),
+            *_overwritten(facts["dlperf_node"].get("cloud_hosts"), adopted),
+        ],
         "dlperf_vendor_mirror": vendors,
     }
+
+
+def _holes(chosen: StackChoice) -> list[str]:
+    """Notes on releases that the inventory asks for although they have published holes."""
+    driver = chosen.stack.get("driver", {})
+    runtime = chosen.runtime if "container_runtime" in chosen.stack else {}
+    wanted = {
+        "driver": ("driver", "version", {} if driver.get("method") == "adopted" else driver),
+        "docker": ("container_runtime", "version", runtime),
+        "toolkit": ("container_runtime", "toolkit", runtime),
+    }
+    holes = known_holes({name: part.get(key) for name, (_, key, part) in wanted.items()})
+    options = (wanted[hole.partition(" ")[0]] for hole in holes)
+    return [
+        f"{hole}. For another one: dlperf_stack_overrides: {{{part}: {{{key}: ...}}}}"
+        for hole, (part, key, _) in zip(holes, options, strict=True)
+    ]
+
+
+def _overwritten(place: str | None, adopted: Sequence[str]) -> list[str]:
+    """The note on a node whose /etc/hosts does not last; `place`: what says so."""
+    if not place or "hosts" in adopted:
+        return []
+    return [
+        f"cloud-init writes /etc/hosts anew at each boot ({place}), without the nodes' names: set"
+        " manage_etc_hosts: false there, or resolve them otherwise (dlperf_adopt: [hosts])"
+    ]
 
 
 def for_node(

@@ -12,9 +12,10 @@ from typing import Any
 
 Item = tuple[str, str]  # kind and text
 RECORDS = "/var/lib/dlperf, /opt/dlperf/stamps (this project's records)"
+NOTES = "notes"  # they change nothing
 KINDS = (
     *("packages", "holds", "package sources", "files", "users", "services", "settings", "reboots"),
-    "other steps",
+    *("other steps", NOTES),
 )
 # They change nothing but their records.
 VERIFICATIONS = ("proof", "family_proof", "gpu_compute", "assert")
@@ -109,6 +110,11 @@ def _moved(name: str, old: Sequence[str], new: Sequence[str]) -> str:
     return f"{name} {old[0]} -> {new[0]}" if old else f"{name} {' '.join(new[:1])} (new)"
 
 
+def is_change(items: Sequence[Item]) -> bool:
+    """True if anything of a node's list would change it."""
+    return any(kind != NOTES for kind, _ in items)
+
+
 def listed(changes: Mapping[str, Sequence[Item]], failures: Mapping[str, str]) -> str:
     """The lists of all nodes; nodes with equal lists have one."""
     groups: dict[tuple[Item, ...], list[str]] = {}
@@ -116,11 +122,12 @@ def listed(changes: Mapping[str, Sequence[Item]], failures: Mapping[str, str]) -
         groups.setdefault(tuple(dict.fromkeys(pairs)), []).append(node)
     texts = []
     for items, nodes in groups.items():
-        lines = [f"{', '.join(nodes)}: {'what would change' if items else 'nothing would change'}"]
+        state = "what would change" if is_change(items) else "nothing would change"
+        lines = [f"{', '.join(nodes)}: {state}"]
         for kind in KINDS:
             of_kind = [text for each, text in items if each == kind]
             lines += [f"  {kind}:", *(f"    {text}" for text in of_kind)] if of_kind else []
-        if items:
+        if is_change(items):
             lines.append(f"  records:\n    {RECORDS}")
         texts.append("\n".join(lines))
     texts += [f"{node}: refused\n  {reason}" for node, reason in failures.items()]

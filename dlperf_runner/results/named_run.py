@@ -668,6 +668,9 @@ def _other_models(
             yield word
 
 
+_REPEAT = re.compile(r"(?<=_)\d{1,3}(?=\.\w+$)")
+
+
 def _refuse_other(
     log: LogFile,
     others: Sequence[str],
@@ -684,8 +687,9 @@ def _refuse_other(
             where=str(log.path),
             expected=stated.value,
             found=others[0],
-            hint="what is stated about this log alone wins: in mapping.yml, logs:"
-            f' {{"**/{log.path.name}": {{model: {stated.value}}}}}',
+            # One for all repeats, so that their problems become one.
+            hint="what is stated about these logs alone wins: in mapping.yml, logs:"
+            f' {{"**/{_REPEAT.sub("*", log.path.name)}": {{model: {stated.value}}}}}',
         )
 
 

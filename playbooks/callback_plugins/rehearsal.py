@@ -60,10 +60,12 @@ class CallbackModule(CallbackBase):
     v2_runner_on_unreachable = v2_runner_on_failed
 
     def _note(self, result: Any, is_change: bool) -> None:
-        from dlperf_runner.provision.rehearsal import of_task
+        from dlperf_runner.provision.rehearsal import NOTES, of_task
 
         task, answer = result._task, result._result
         noted = self.changes.setdefault(result._host.get_name(), [])
+        facts = answer.get("ansible_facts") or {}
+        noted += [(NOTES, str(text)) for text in facts.get("provision_notes", ())]
         if not is_change:
             return
         invoked = answer.get("invocation")

@@ -22,6 +22,7 @@ READ = {
     "/etc/apt/sources.list": "the site's sources",
     "/etc/apt/sources.list.d": "apt's folder",
     "/etc/apt/sources.list.d/cuda.list": "an example of the site's sources",
+    "/etc/passwd": "the users of the node itself",
     "/etc/pki/rpm-gpg": "rpm's folder",
     "/etc/yum.repos.d": "dnf's folder",
     "/opt/rocm*": "files of ROCm's packages",

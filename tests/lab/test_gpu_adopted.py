@@ -186,7 +186,7 @@ def test_an_engine_of_somebody_else_is_replaced_with_consent_only(cluster: Clust
     engine(cluster, dlperf_replace=["container_runtime"])
     has = cluster.versions("node2", ["docker-ce", "docker.io", "nvidia-container-toolkit"])
     assert has == {
-        "docker-ce": "5:28.5.2-1~debian.12~bookworm",
+        "docker-ce": "5:29.8.1-1~debian.12~bookworm",
         "nvidia-container-toolkit": "1.18.2-1",
     }
     output = engine(cluster)

@@ -294,7 +294,7 @@ def test_another_stack_and_back(cluster: UsedCluster) -> None:
         "cuda-toolkit-12-9": "12.9.1-1",
         "libcudnn9-cuda-12": "9.10.2.21-1",
         "libnccl2": "2.29.7-1+cuda12.9",
-        "docker-ce": "5:28.5.2-1~ubuntu.22.04~jammy",
+        "docker-ce": "5:29.8.1-1~ubuntu.22.04~jammy",
         "nvidia-container-toolkit": "1.18.2-1",
     }
     old = ("nvidia-driver-440", "cuda-drivers", "cuda-toolkit-10-2", "libcudnn7", "libcublas10")

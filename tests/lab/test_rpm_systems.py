@@ -195,8 +195,8 @@ def repositories(release: str) -> dict[str, dict[str, Any]]:
     ]
     engines = [
         *docker("28.1.1", "1.7.27-3.1", dist),
-        *docker("28.5.2", "1.7.29-1", dist),
-        *docker("29.0.0", "9.9.9-1", dist),
+        *docker("29.8.1", "2.3.5-1", dist),
+        *docker("99.0.0", "9.9.9-1", dist),
     ]
     cuda_folder = f"{MIRROR}/{CUDA}/rhel{release}/x86_64"
     docker_folder = f"{MIRROR}/download.docker.com/linux/rhel"

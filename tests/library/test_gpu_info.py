@@ -7,6 +7,7 @@ from typing import Any
 
 import nvidia_smi as words
 import pytest
+from ansible.module_utils import nvidia_kernel
 from hypothesis import given
 from hypothesis import strategies as st
 from standins import amd, call, fixture, index_of, nvidia_smi, program, several, tree
@@ -219,6 +220,19 @@ def test_nvlink_between_nodes_has_a_service_and_channels(tmp_path: Path) -> None
     assert facts(tmp_path, nvidia_smi(tmp_path / "bin", H100, "", index_of(1)))["imex"] is None
 
 
+def test_a_corrupted_inforom_is_in_the_plain_table_only(tmp_path: Path) -> None:
+    """DCGM passes such a GPU, too (NVIDIA/DCGM#2)."""
+    table = "| GPU Name |\nWARNING: infoROM is corrupted at gpu 0000:B3:00.0\n"
+    smi = nvidia_smi(tmp_path / "bin", H100, "", index_of(1), table=table)
+    assert facts(tmp_path, smi)["inforom"] == ["0000:b3:00.0"]
+
+
+def test_errors_of_amds_links_count(tmp_path: Path) -> None:
+    files = {"sys/bus/pci/devices/0000:06:00.0/ras/xgmi_wafl_err_count": "ue: 2\nce: 0"}
+    found = facts(tmp_path, root=tree(tmp_path / "root", amd(2) | files))
+    assert [gpu["ecc"]["volatile"]["uncorrected"] for gpu in found["gpus"]] == [0, 2]
+
+
 def test_gpus_of_amd_are_read_from_sysfs(tmp_path: Path) -> None:
     found = facts(tmp_path, root=tree(tmp_path / "root", amd(2)))
     assert (found["error"], found["is_amd"], found["rocm"]) == (None, True, "7.2.4")
@@ -330,6 +344,46 @@ def test_no_processes_and_none_that_can_be_seen() -> None:
     for text, expected in (("", []), ("N/A", None)):
         xml = H100[:start] + "<processes>" + text + H100[end:]
         assert words.read_xml(xml)["gpus"][0]["processes"] == expected
+
+
+@pytest.mark.parametrize(
+    ("running", "modules", "kernel"),
+    [
+        (
+            "6.8.0-87-generic",
+            {"6.8.0-87-generic": "updates/dkms/nvidia.ko.zst"},
+            "6.8.0-142-generic",
+        ),
+        ("6.8.0-87-generic", {}, None),  # no driver, which has its own finding
+        (
+            "6.8.0-87-generic",
+            {
+                "6.8.0-87-generic": "updates/dkms/nvidia.ko.zst",
+                "6.8.0-142-generic": "kernel/drivers/video/nvidia.ko",
+            },
+            None,
+        ),
+        # Another flavour, and an older kernel
+        ("6.8.0-1031-aws", {"6.8.0-1031-aws": "updates/dkms/nvidia.ko"}, None),
+        ("6.8.0-143-generic", {"6.8.0-143-generic": "updates/dkms/nvidia.ko"}, None),
+        (
+            "5.14.0-503.el9.x86_64",
+            {"5.14.0-503.el9.x86_64": "extra/nvidia.ko.xz"},
+            "5.14.0-611.5.1.el9.x86_64",
+        ),
+    ],
+)
+def test_an_update_has_brought_a_kernel_without_the_module(
+    tmp_path: Path, running: str, modules: dict[str, str], kernel: str | None
+) -> None:
+    """dkms: autoinstall for kernel ... was skipped since the kernel headers for this kernel do not
+    seem to be installed (dkms-project/dkms#521)."""
+    rpm = ("5.14.0-611.5.1.el9.x86_64", "0-rescue-0af", running)
+    installed = rpm if ".el" in running else ("6.8.0-9-generic", "6.8.0-142-generic", running)
+    files = {f"boot/vmlinuz-{name}": "" for name in installed}
+    files |= {f"lib/modules/{name}/modules.dep": f"{path}: x\n" for name, path in modules.items()}
+    root = tree(tmp_path / "root", files | {"proc/sys/kernel/osrelease": running})
+    assert nvidia_kernel.next_kernel(str(root)) == kernel
 
 
 def numbers_in(value: Any) -> list[float]:

@@ -1,12 +1,15 @@
 """Modules that change nothing: facts of a node, and the basis of Horovod's wheel."""
 
 import json
+import pwd
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from executed_modules import call
-from standins import program
+from modules import load
+from standins import program, tree
 
 
 def of_mxnet(folder: Path) -> dict[str, str]:
@@ -49,6 +52,42 @@ def test_on_a_fresh_node_check_mode_goes_on_and_a_real_run_does_not(tmp_path: Pa
 def node_facts(**arguments: Any) -> dict[str, Any]:
     facts: dict[str, Any] = call("node_facts", **arguments)["ansible_facts"]
     return facts["dlperf_node"] | {"release": facts["distribution_release"]}
+
+
+def test_it_says_whether_the_user_is_in_a_directory_service_and_has_a_home() -> None:
+    user = node_facts(user="root")["user"]
+    assert (user["is_local"], user["has_home"]) == (True, True)
+    homeless = next(each for each in pwd.getpwall() if not Path(each.pw_dir).exists())
+    assert node_facts(user=homeless.pw_name)["user"]["has_home"] is False
+    assert node_facts(user="of-ldap")["user"] == {}
+
+
+@pytest.mark.parametrize(
+    ("files", "place"),
+    [
+        ({}, None),
+        ({"etc/cloud/cloud.cfg": "users: []\nmanage_etc_hosts: true"}, "etc/cloud/cloud.cfg"),
+        ({"etc/cloud/cloud.cfg": "manage_etc_hosts: localhost"}, None),
+        (
+            {
+                "etc/cloud/cloud.cfg": "manage_etc_hosts: 'true'",
+                "etc/cloud/cloud.cfg.d/99-site.cfg": "manage_etc_hosts: false",
+            },
+            None,
+        ),
+        (
+            {"var/lib/cloud/instance/cloud-config.txt": "manage_etc_hosts: template"},
+            "var/lib/cloud/instance/cloud-config.txt",
+        ),
+    ],
+)
+def test_it_says_whether_cloud_init_writes_the_hosts_file(
+    tmp_path: Path, files: dict[str, str], place: str | None
+) -> None:
+    found = load("library/node_facts.py").cloud_hosts(
+        str(tree(tmp_path / "root", {"etc/x": "", **files}))
+    )
+    assert found == (place and str(tmp_path / "root" / place))
 
 
 def test_it_says_which_interpreter_and_builds_of_ours_are_there(tmp_path: Path) -> None:

@@ -75,6 +75,60 @@ def test_what_a_node_cannot_keep_and_a_wrong_release_are_told_together() -> None
 
 
 @pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"shell": "/bin/tcsh"}, "has the shell /bin/tcsh"),
+        ({"has_home": False}, "has no home here (/home/dlperf does not exist)"),
+        ({"shell": "/usr/bin/bash"}, ""),
+        ({"shell": "/bin/tcsh", "has_home": False, "is_local": True}, ""),
+    ],
+)
+def test_a_user_of_a_directory_service_that_does_not_fit_is_refused(
+    changed: dict[str, Any], reason: str
+) -> None:
+    """usermod: user 'dlperf' does not exist in /etc/passwd (ansible/ansible#79479)."""
+    user = {"home": "/home/dlperf", "shell": "/bin/bash", "uid": 7, "has_home": True}
+    facts = FACTS | {"dlperf_node": node(user=user | {"is_local": False} | changed)}
+    problems = arguments.arguments(settings(), facts, {}, NOTHING)["provision_problems"]
+    assert len(problems) == bool(reason)
+    assert all(reason in problem and "node_base_user" in problem for problem in problems)
+
+
+@pytest.mark.parametrize(("adopt", "number"), [([], 1), (["hosts"], 0)])
+def test_a_hosts_file_that_does_not_last_is_told(adopt: list[str], number: int) -> None:
+    """ "cloud-init destroyed my /etc/hosts" at the driver's reboot (NVIDIA/deepops#663)."""
+    facts = FACTS | {"dlperf_node": node(cloud_hosts="/etc/cloud/cloud.cfg.d/90_maas.cfg")}
+    notes = arguments.arguments(settings(adopt=adopt), facts, {}, NOTHING)["provision_notes"]
+    assert len(notes) == number
+    assert all("90_maas.cfg" in note and "manage_etc_hosts: false" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "release", "notes"),
+    [
+        ({}, "jammy", []),
+        (
+            {"driver": {"version": "580.105.08"}},
+            "jammy",
+            ["580.159.03", "{driver: {version: ...}}"],
+        ),
+        ({"container_runtime": {"version": "28.5.2"}}, "jammy", ["29.7.1", "{version: ...}}"]),
+        ({"container_runtime": {"toolkit": "1.16.2"}}, "jammy", ["1.17.8", "{toolkit: ...}}"]),
+        # Podman is the distribution's.
+        ({"container_runtime": {"version": "28.5.2"}}, "noble", []),
+    ],
+)
+def test_releases_with_holes_are_told_before_they_are_installed(
+    overrides: dict[str, Any], release: str, notes: list[str]
+) -> None:
+    facts = FACTS | {"distribution_release": release}
+    given = settings(stack="h100-cuda12.9", stack_overrides=overrides)
+    found = arguments.arguments(given, facts, {}, NOTHING)["provision_notes"]
+    assert len(found) == bool(notes)
+    assert all(each in found[0] for each in notes)
+
+
+@pytest.mark.parametrize(
     ("changed", "mirror"),
     [
         ({}, ""),

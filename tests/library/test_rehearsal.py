@@ -83,11 +83,11 @@ def test_services_of_slurm_are_listed_and_started_without_reading_units_again(
 
 def test_nodes_with_equal_changes_have_one_list() -> None:
     items = [("files", "/b"), ("packages", "a 1 (new)"), ("files", "/b")]
-    text = listed({"n1": items, "n2": items, "n3": []}, {"n4": "no room"})
+    text = listed({"n1": items, "n2": items, "n3": [("notes", "a hole")]}, {"n4": "no room"})
     assert text == (
         "n1, n2: what would change\n  packages:\n    a 1 (new)\n  files:\n    /b\n"
         "  records:\n    /var/lib/dlperf, /opt/dlperf/stamps (this project's records)\n\n"
-        "n3: nothing would change\n\nn4: refused\n  no room"
+        "n3: nothing would change\n  notes:\n    a hole\n\nn4: refused\n  no room"
     )
 
 

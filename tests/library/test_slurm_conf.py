@@ -1,8 +1,11 @@
 """The slurm.conf and gres.conf of the role slurm, from what slurmd 22.05.8 printed."""
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 from executed_modules import call
 from standins import program, tree
 
@@ -10,6 +13,7 @@ from dlperf_runner.core.errors import UserError
 from dlperf_runner.provision import slurm, ssh_mesh
 
 conf, gres = slurm.conf, slurm.gres
+PROJECT = Path(__file__).parents[2]
 FOUND = """\
 NodeName=node1 CPUs=2 Boards=1 SocketsPerBoard=1 CoresPerSocket=2 ThreadsPerCore=1 RealMemory=24105
 UpTime=0-17:19:35
@@ -31,6 +35,23 @@ def test_each_node_has_a_line_with_its_address_and_hardware() -> None:
     ]
     assert "ClusterName=c" in lines
     assert [line for line in lines if line.startswith("ReturnToService")] == ["ReturnToService=1"]
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
+@pytest.mark.parametrize("directive", ["ExecStartPre", "ExecBefore"])
+def test_systemd_reads_what_lets_slurmd_wait_for_the_gpus(tmp_path: Path, directive: str) -> None:
+    folder, entry = yaml.safe_load((PROJECT / "roles/slurm/vars/main.yml").read_text())[
+        "__slurm_boot"
+    ]
+    dropin = tmp_path / Path(entry["path"]).relative_to("/etc/systemd/system")
+    assert Path(folder["path"]) == Path(entry["path"]).parent
+    dropin.parent.mkdir()
+    text = entry["content"].replace("{{ __slurm_marker }}", "# marker")
+    dropin.write_text(text.replace("ExecStartPre", directive))
+    (unit := tmp_path / "slurmd.service").write_text("[Service]\nExecStart=/bin/true\n")
+    argv = ["systemd-analyze", "verify", unit]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (directive in done.stderr) == (directive == "ExecBefore"), done.stderr
 
 
 def test_names_with_a_domain_are_the_nodes_host_names() -> None:

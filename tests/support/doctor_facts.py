@@ -77,6 +77,8 @@ def healthy(number: int) -> dict[str, Any]:
             "error": None,
             "imex": None,
             "is_amd": False,
+            "next_kernel": None,
+            "inforom": [],
             "rocm": None,
             "gpus": gpus,
             "pci": [each["bus_id"] for each in gpus],

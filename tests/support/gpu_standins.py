@@ -126,9 +126,9 @@ CUDA_11 = Generation({"focal": DRIVER_535, "jammy": DRIVER_535}, cuda_11_package
 CUDA_12 = Generation(
     {"jammy": DRIVER_580, "noble": DRIVER_580, "bookworm": driver_580_of_debian},
     cuda_12_packages,
-    "28.5.2",
+    "29.8.1",
 )
-CUDA_13 = Generation({"jammy": DRIVER_580, "noble": DRIVER_580}, cuda_13_packages, "28.5.2")
+CUDA_13 = Generation({"jammy": DRIVER_580, "noble": DRIVER_580}, cuda_13_packages, "29.8.1")
 
 
 def linked_mirror(mirror: Path, scratch: Path) -> Path:
@@ -210,9 +210,9 @@ def repositories(
     system = SYSTEMS[suite]
     toolkits = [*toolkit("1.18.2-1"), *toolkit("1.98.2-1")]
     build = f"{dotted(system)}~{suite}"
-    engines = docker(f"5:29.0.0-1~{build}", "9.9.9-1")
+    engines = docker(f"5:99.0.0-1~{build}", "9.9.9-1")
     for each in generations:
-        containerd = "1.7.27-1" if each.docker == "28.1.1" else f"1.7.29-1~{build}"
+        containerd = "1.7.27-1" if each.docker == "28.1.1" else f"2.3.5-1~{build}"
         engines += docker(f"5:{each.docker}-1~{build}", containerd)
     return {
         "nvidia-cuda": flat_repository(

@@ -153,11 +153,11 @@ def program(folder: Path, name: str, script: str) -> Path:
 
 
 def nvidia_smi(
-    folder: Path, xml: str, topology: str = "", index: str = "", status: int = 0
+    folder: Path, xml: str, topology: str = "", index: str = "", status: int = 0, table: str = ""
 ) -> Path:
     """A stand-in for nvidia-smi that replays output; 16 is the status of an unknown option."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in (("xml", xml), ("topology", topology), ("index", index)):
+    for name, text in (("xml", xml), ("topology", topology), ("index", index), ("table", table)):
         (folder / name).write_text(text)
     script = (
         # PATH holds stand-ins only, so there is no cat.
@@ -167,6 +167,7 @@ def nvidia_smi(
         f'"-q -x") say xml; exit {status};;\n'
         '"topo -m") say topology;;\n'
         '"--query-gpu=index,uuid --format=csv,noheader") say index;;\n'
+        '"") say table; exit 14;;\n'
         "*) exit 16;;\nesac"
     )
     return program(folder, "nvidia-smi", script)

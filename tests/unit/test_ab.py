@@ -264,6 +264,14 @@ def test_bisect_runs_each_step_as_an_ab(tmp_path: Path, made: list[str]) -> None
     assert len(made) == number
 
 
+def test_bisect_without_versions_says_which_option_to_type() -> None:
+    printed = output("bisect", *CHOICE, "--name", "SPEED", status=2)
+    assert printed == (
+        "error: --versions: no versions to search\n"
+        "  --versions good,..,bad, or with --repository GOOD..BAD\n"
+    )
+
+
 def test_versions_are_a_list_a_file_or_commits(tmp_path: Path) -> None:
     assert versions_of("1.0, 1.1,1.2", None) == ["1.0", "1.1", "1.2"]
     (tmp_path / "versions").write_text("1.0\n1.1\n")

@@ -65,6 +65,12 @@ def test_a_slow_node_fails_and_the_others_pass(suite: Path, results: Path) -> No
     assert "failed: 1 failed, 2 passed." in printed
 
 
+def test_runs_of_nodes_that_the_suite_lacks_are_told(suite: Path, results: Path) -> None:
+    suite.write_text(SUITE.replace(", node3", ""))
+    called = call("accept", suite, "--results", results)
+    assert f"not judged: nodes that {suite} lacks: node3 (6 runs)" in called.err
+
+
 PILOT = {"node1": speeds(100, 5, 1), "node2": speeds(100, 3, 2)}
 NOISE = {f"node{n}": speeds(96, 5, n, cv=0.03) for n in (1, 2, 3)}
 EQUAL = {f"node{n}": [96.0] * 5 for n in (1, 2, 3)}

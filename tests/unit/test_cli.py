@@ -77,6 +77,24 @@ def test_streams_and_letters_of_all_kinds(words: str, status: int, message: str)
     assert "Traceback" not in done.stderr
 
 
+def test_a_reader_that_has_gone_hides_no_error() -> None:
+    code = (
+        "import os\n"
+        "from dlperf_runner.commands import UserError, _errors_as_messages\n"
+        "reader, writer = os.pipe()\n"
+        "os.close(reader)\n"
+        "os.dup2(writer, 1)\n"
+        "with _errors_as_messages():\n"
+        "    print('a line')\n"
+        "    raise UserError('the reason')\n"
+    )
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
+    argv = [sys.executable, "-c", code]
+    done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False)
+    assert done.stderr.startswith("error: the reason\n")
+    assert "BrokenPipe" not in done.stderr
+
+
 def test_a_missing_right_is_no_traceback(here: Path) -> None:
     campaign_run(here / "a", "1n1g", 1, gluoncv(380.0))
     (here / "results").write_text("no directory")

@@ -68,7 +68,7 @@ def test_a_release_gets_the_last_docker_that_there_is_for_it() -> None:
         told = provisioned("a100-cuda11.8", suite, stack_overrides=overrides)["gpu_node_stack"]
         return str(told["container_runtime"]["version"])
 
-    assert [version(suite) for suite in ("focal", "jammy", "rhel9")] == ["28.1.1", *["28.5.2"] * 2]
+    assert [version(suite) for suite in ("focal", "jammy", "rhel9")] == ["28.1.1", *["29.8.1"] * 2]
     assert version("focal", version="20.10.7") == "20.10.7"  # the operator's, which is older
     assert version("focal", version="29.7.1", packages={"docker-ce": "5:29.7.1-1"}) == "29.7.1"
 

@@ -47,6 +47,7 @@ def docker_options(name: str) -> tuple[str, ...]:
         *("--rm", "--name", name, "--pull", "never", "--log-driver", "none"),
         *("--network", "host", "--uts", "host", "--ipc", "host", "--gpus", "all"),
         *("--ulimit", "memlock=-1", "--ulimit", "stack=67108864"),
+        *("--ulimit", "nofile=65536"),
         *("--device", "/dev/infiniband", "--cap-add", "IPC_LOCK"),
         *("--volume", f"{SOURCE}:{SOURCE}:ro"),
         *("--volume", "/opt/dlperf/data:/opt/dlperf/data:ro"),

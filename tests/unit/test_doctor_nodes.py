@@ -25,10 +25,10 @@ from doctor_facts import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dlperf_runner.catalog.holes import known_holes
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
-from dlperf_runner.doctor import nodes
 from dlperf_runner.doctor.command import examine, render
 from dlperf_runner.doctor.fabric import fabric_findings
 from dlperf_runner.doctor.findings import Finding
@@ -111,6 +111,7 @@ WRONG: list[tuple[Callable[[Any], object], str, str, str]] = [
     (of("health", system="ubuntu22.04"), "system", "failed", "ubuntu22.04"),
     (of("health", system=None), "system", "warning", "unknown"),
     (of(*DISK, free_mib=512), "disk /", "failed", "0.5 GiB free"),
+    (of(*DISK, free_mib=90000, free_files=7), "disk /", "failed", "87.9 GiB free, 7 inodes left"),
     (of(*DISK, read_only=True), "disk /", "failed", "read-only"),
     (of("health", addresses=MISSING), "package sources", "failed", "key.pub: HTTP Error 404"),
     (of("health", openmpi="4.1.4"), "openmpi", "failed", "4.1.4"),
@@ -123,6 +124,8 @@ WRONG: list[tuple[Callable[[Any], object], str, str, str]] = [
     (of("gpu", cudnn=None), "cudnn", "failed", "none"),
     (of("gpu", nccl="2.7.30"), "nccl", "failed", "2.7.30"),
     (of("gpu", modules={"nouveau": None}), "nouveau", "failed", "loaded"),
+    (of("gpu", inforom=["0000:1a:00.0"]), "infoROM", "warning", "0000:1a:00.0"),
+    (of("gpu", next_kernel="5.4.0-150-generic"), "next kernel", "warning", "150-generic has none"),
     (without_a_gpu, "gpu count", "failed", "7"),
     (without_a_gpu, "gpus on the bus", "failed", "0000:21:00.0"),
     (of_gpu(model="Tesla P100-SXM2-16GB"), "gpu model", "failed", "P100"),
@@ -528,17 +531,20 @@ def test_a_node_of_another_stack_is_told_of_nothing_else() -> None:
         ("driver", "535.309.01", "gets no fixes since 2026-06"),
         ("toolkit", "1.13.5", "closed from 1.17.8 on"),
         ("driver", "440.33.01", ""),  # not judged
-        ("docker", "28.5.2", "closed from 29.5.1 on"),
+        ("docker", "28.5.2", "closed from 29.7.1 on"),
+        ("docker", "29.8.1", ""),
         ("containerd", "1.7.29", "closed from 1.7.33 on"),
         ("containerd", "2.0.6", "closed from 2.0.10 on"),
         ("containerd", "2.2.6", ""),
+        ("containerd", "2.3.4", "closed from 2.3.5 on"),
+        ("containerd", "2.3.5", ""),
         ("containerd", None, ""),
     ],
 )
 def test_releases_with_published_holes_are_known(part: str, version: str | None, said: str) -> None:
-    told = nodes.hole_in(part, version)
-    assert said in told and bool(said) == bool(told)
-    assert not said or "as of 2026-" in told
+    told = known_holes({part: version})
+    assert len(told) == bool(said)
+    assert all(said in each and "as of 2026-" in each for each in told)
 
 
 def test_the_doctor_tells_of_holes() -> None:
