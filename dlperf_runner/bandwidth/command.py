@@ -107,5 +107,8 @@ def render(logs: Mapping[str, Sequence[NcclTests]], screen: Screen = PIPE) -> st
         lines += [f"Average over all sizes: {each.average_busbw:g} GB/s."]
         if (groups := len(each.groups)) > 1:
             lines += [f"Each rate is that of one of {groups} groups of ranks, all at once."]
+        if each.settings:
+            options = ", ".join(f"{name} {value}" for name, value in each.settings.items())
+            lines += [f"Measured with {options}."]
         lines += ["The program found wrong results: FAILED."] * each.is_wrong + [""]
     return "\n".join(lines)

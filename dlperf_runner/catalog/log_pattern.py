@@ -91,10 +91,11 @@ class LogPattern(Entry):
         if is_duration and seconds_of(words.seconds) not in (None, of_unit):
             names = (n for n, seconds in SECONDS.items() if seconds == seconds_of(words.seconds))
             name = next(names, None)
+            name = name and name + "".join(self.step_time_unit.partition("/")[1:])
             option = f"step_time_unit: {name} (--step-time-unit {name})"
             raise entry_error(
                 f"the step time of the sample is in {words.seconds}",
-                option if name else "a time in s, ms or us",
+                option if name else "a time in s, ms or us, or s/100 of 100 steps",
                 self.step_time_unit if name else words.seconds,
                 "sample",
             )

@@ -65,7 +65,7 @@ QUESTIONS = (
         "WHOSE",
     ),
     Question(
-        *("step_time_unit", "The unit of step_time: s, ms or us", "UNIT"),
+        *("step_time_unit", "The unit of step_time: s, ms, us, or s/100 of 100 steps", "UNIT"),
         "that of the sample, or s",
         asked=False,
     ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,8 +48,9 @@ class Log:
     of each rate that changed no weight. `tflops` and `mfu` (in percent) are those of a device, as
     the program computed them. `epoch_length`: the steps of an epoch, if lines count
     them in each anew. `marked`: how often the marker of the format occurs, 0 if the caller knows
-    the most lines. `evaluated`: the steps of lines of evaluations. All are empty if the format does
-    not have them. `is_whole`: the log was read to its end."""
+    the most lines. `evaluated`: the steps in whose place an evaluation has a line, with the
+    number of rates before. All are empty if the format does not have them. `is_whole`: the log was
+    read to its end."""
 
     headers: list[Header]
     columns: Columns
@@ -62,7 +63,7 @@ class Log:
     epoch_length: int | None = None
     notes: Sequence[str] = ()
     marked: int = 0
-    evaluated: Set[int] = frozenset()
+    evaluated: Mapping[int, int] = field(default_factory=dict)
     is_whole: bool = True
 
 

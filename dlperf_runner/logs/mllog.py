@@ -50,7 +50,7 @@ _STEP_TIME = re.compile(
 )
 _DECODER = json.JSONDecoder(parse_float=str)
 # mllog prints a value without further spaces; some submitters' have one before the metadata.
-_LOST_DIGIT = re.compile(rb'":\s\s(?!\{)|\d\s{1,64}+[,}]')
+_LOST_DIGIT = re.compile(rb'":\s\s(?!\s{0,64}\{)|\d\s{1,64}+[,}]')
 _SECONDS = re.compile(r"\d{1,12}+(?:\.\d{1,9}+)?", re.ASCII)
 _DECIMAL = re.compile(r"\d{13}\.\d{1,9}+", re.ASCII)
 _WHOLE = re.compile(r"\d{1,18}+(?:\.0)?", re.ASCII)
@@ -72,8 +72,8 @@ class Interval:
 @dataclass
 class MlperfLog:
     """The content of a result log. `epochs_trained` and `samples_trained` are where the run
-    stopped, `epochs_evaluated` is the epoch_num of the last evaluation. `train_samples` has each
-    different number that is stated. `gap`: the first line at
+    stopped, `epochs_evaluated` is the epoch_num of the last evaluation. `train_samples` has the
+    first two different numbers that are stated. `gap`: the first line at
     which the blocks or the epochs are not whole, with the reason; then the log has none of
     these."""
 
@@ -244,7 +244,8 @@ def _set(log: MlperfLog, event: _Event) -> None:
     if name == "train_samples":
         if _WHOLE.fullmatch(str(event.value)):
             samples = event.whole("it", event.value)
-            log.train_samples += [samples] * (samples not in log.train_samples)
+            if samples not in log.train_samples and len(log.train_samples) < 2:
+                log.train_samples.append(samples)
         return
     value = event.value if name == "benchmark" else event.whole("it", event.value)
     former = getattr(log, name)

@@ -82,9 +82,10 @@ _OLD_EPOCHS = replace(
 _OLD_STEPS = replace(
     _OLD_EPOCHS,
     sample="... - mmseg - INFO - Iter [100/80000]\tlr: ..., eta: 9:21:10, time: 0.387, ...",
-    marker=b"- INFO - Iter",
+    marker=b"Iter [",
     entry=Expression(
-        rb"Iter(?:\(val\))?+ \[ {0,8}+(?P<step>\d{1,9}+)(?:/\d{1,9}+\]%s|\])" % _OLD_TIME
+        rb"Iter(?P<evaluation>\(val\))?+ \[ {0,8}+(?P<step>\d{1,9}+)(?:/\d{1,9}+\]%s|\])"
+        % _OLD_TIME
     ),
 )
 _JSON = replace(

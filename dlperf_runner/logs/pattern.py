@@ -8,9 +8,8 @@ without a step is that of the last step before it. `prefix`, right behind a rate
 
 Guards: a rate that goes on before or behind what the expression takes, or whose unit is not that of
 the sample, is refused, as is one that the end of the log cuts, or that was wrapped, in every other
-format. Durations of which those of all steps are longer than what the time stamps of the lines say
-are refused, too: they are of several steps. A bar of tqdm prints 1.25it/s or, of slow steps,
-1.25s/it; either is read.
+format. Durations are refused, too, if the lines' time stamps show that each is of several steps. A
+bar of tqdm prints 1.25it/s or, of slow steps, 1.25s/it; either is read.
 """
 
 from __future__ import annotations
@@ -172,15 +171,19 @@ class Lines:
     """An expression that matches inside a line. It has the methods of a pattern that formats
     use."""
 
-    def __init__(self, expression: str, sample: str = "", seconds: float | None = None) -> None:
-        """`seconds`: the unit of its durations; None if it has rates. Raises re.error."""
+    def __init__(
+        self, expression: str, sample: str = "", seconds: float | None = None, steps: int = 1
+    ) -> None:
+        """`seconds`: the unit of its durations, of so many `steps`; None if it has rates. Raises
+        re.error."""
         renamed = expression.replace(f"(?P<{DURATION}>", "(?P<rate>")
         self._pattern = compiled(renamed.encode(), in_lines=True)
         self.groupindex = {name.decode(): n for name, n in self._pattern.groupindex.items()}
         self._numbers = [*self.groupindex.items()]
         self._seconds, self._unit, self._bar = seconds, None, ""
         self._unit = self.unit_in(sample)
-        if self._unit in _OF_BARS and seconds in (None, 1.0) and "prefix" not in self.groupindex:
+        is_bar = self._unit in _OF_BARS and seconds in (None, 1.0) and steps == 1
+        if is_bar and "prefix" not in self.groupindex:
             self._bar = _OF_BARS[seconds is None]
             self.groupindex["inverse"] = len(self._numbers) + 1
         if seconds is not None:
@@ -315,7 +318,7 @@ def of_pattern(
         sample=sample or expression,
         marker=b"",
         opening=b"" if whole_run else b"the group step",
-        entry=Lines(expression, sample, unit),
+        entry=Lines(expression, sample, unit, steps),
         rate=_NUMBER,
         statements=(),
         zero_based=zero_based,

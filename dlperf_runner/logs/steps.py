@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+from bisect import bisect
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise, repeat
+from statistics import median
 
 from . import text
 from .reader import REPLACED, Block, blocks, holds
@@ -24,6 +26,8 @@ OF_RUN = {
 # Time stamps have whole seconds, and steps per second few digits.
 _LEAST_STAMPED = 10  # s
 _MOST_TOO_SLOW = 2
+_LEAST_PAIRS, _ALIKE = 5, 0.2
+_UNITS = {1.0: "s", 1e-3: "ms", 1e-6: "us"}
 
 
 @dataclass
@@ -34,7 +38,8 @@ class Seen:
     MFU that the program computed, and the number of skipped steps. `opened`: the last step, and its
     epoch, of each rank whose rate follows. `without_rate`: how many matches have none that counts.
     `running_mean`: the last step and rate, if rates are running means. `evaluated`: the steps of
-    matches with neither rate nor loss. `first_epoch`: the number of the first one, and
+    lines of evaluations in the place of a step's, with the number of rates before, which
+    `rates` counts. `first_epoch`: the number of the first one, and
     `epoch_length`, its steps, if lines state them."""
 
     losses: Losses = field(default_factory=dict)
@@ -47,7 +52,8 @@ class Seen:
     opened: dict[str | None, tuple[bytes, ...]] = field(default_factory=dict)
     without_rate: int = 0
     running_mean: tuple[int, float] | None = None
-    evaluated: set[int] = field(default_factory=set)
+    evaluated: dict[int, int] = field(default_factory=dict)
+    rates: int = 0
     first_epoch: int | None = None
     epoch_length: int | None = None
 
@@ -84,10 +90,11 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
             writers = (writer for n, writer in pairs if n in kept)
         printed = list(_losses(writers, steps, rates, printed, seen.losses))
         with_rate = [n for n, rate in enumerate(rates) if rate]
-        seen.without_rate += len(rates) - len(with_rate)
-        lines = zip(steps, rates, group.get("loss", empty), strict=True)
-        seen.evaluated.update(int(step) for step, *others in lines if step and not any(others))
+        marks = [n for n, mark in enumerate(group.get("evaluation", ())) if mark]
+        seen.evaluated |= {int(steps[n]): seen.rates + bisect(with_rate, n) for n in marks}
+        seen.without_rate += len(rates) - len(with_rate) - len(marks)
         steps, rates, times = ([column[n] for n in with_rate] for column in (steps, rates, times))
+    seen.rates += len(rates)
     counted = _integers(b" ".join(steps))
     if "epoch" in group:
         with_rate = [n for n, rate in enumerate(group["rate"]) if rate]
@@ -103,7 +110,10 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
     if form.running_mean is not None:
         amounts = _amounts(form, block, group, seen) if "amount" in group else counted
         per_second = list(_since_line_before(form.running_mean, amounts, per_second, seen))
-    _check_speeds(form, block, counted, group.get("steps_per_second", per_second), times)
+    if "steps_per_second" in group:
+        _check_speeds(form, block, counted, text.optional_numbers(group["steps_per_second"]), times)
+    elif form.seconds:  # only users' expressions have durations and time stamps
+        _check_speeds(form, block, counted, per_second, times)
     means = [*map(float, group.get("mean", ()))]
     return Columns(
         [number + 1 for number in counted] if form.zero_based else list(counted),
@@ -227,32 +237,41 @@ def _check_speeds(
     form: Format,
     block: Block,
     steps: Sequence[int],
-    printed: Sequence[bytes] | Sequence[float],
+    speeds: Sequence[float | None],
     stamps: Sequence[bytes],
 ) -> None:
     """Raise LineError if the time stamps show many more steps per second than the lines print: then
     the program counted only some of its steps, as in the rates, or its durations are of several."""
-    if not any(stamps) or not (form.seconds or "steps_per_second" in form.entry.groupindex):
+    lines = zip(steps, speeds, text.unix_times(stamps), strict=True)
+    pairs = [
+        ((step - before) / speed, end - begin)
+        for (before, _, begin), (step, speed, end) in pairwise(lines)
+        if begin and end and end > begin and speed and step > before
+    ]
+    by_lines, by_stamps = (sum(times) for times in zip(*pairs, strict=True)) if pairs else (0, 0)
+    if by_stamps < _LEAST_STAMPED or by_lines <= _MOST_TOO_SLOW * by_stamps:
         return
-    times = text.unix_times(stamps)
-    speeds = [float(speed) if speed else None for speed in printed]
-    by_lines = by_stamps = 0.0
-    for (before, _, begin), (step, speed, end) in pairwise(zip(steps, speeds, times, strict=True)):
-        if begin and end and end >= begin and speed and step > before:
-            by_lines, by_stamps = by_lines + (step - before) / speed, by_stamps + end - begin
-    if by_stamps >= _LEAST_STAMPED and by_lines > _MOST_TOO_SLOW * by_stamps:
-        number = round(by_lines / by_stamps)
-        raise LineError(
-            block.line(next(with_rate(form, block.data)).start("rate")),
-            "the times are not those of single steps"
-            if form.seconds
-            else "the rates count only some of the steps, as on TPUs",
-            expected=f"steps that take {by_lines:.0f} s, as printed, by the time stamps, too",
-            found=f"{by_stamps:.0f} s",
-            hint=f"if each is of several steps, such as {number}: --step-time-unit s/{number}"
-            if form.seconds
-            else "train with a log interval of 1 (--log-interval 1)",
+    problem = "the rates count only some of the steps, as on TPUs"
+    hint = "train with a log interval of 1 (--log-interval 1)"
+    if form.seconds:
+        ratios = [printed / stamped for printed, stamped in pairs]
+        usual = median(ratios)
+        agreeing = sum(abs(ratio / usual - 1) < _ALIKE for ratio in ratios)
+        if usual <= _MOST_TOO_SLOW or len(pairs) < _LEAST_PAIRS or 2 * agreeing < len(pairs):
+            return  # single long steps, or lines that were stamped late
+        problem, unit = "the times are not those of single steps", _UNITS.get(form.seconds)
+        hint = (
+            f"if each is of {usual:.0f} steps: --step-time-unit {unit}/{usual:.0f}"
+            if unit
+            else f"the unit of --step-time-unit is {usual:.1f} times too long"
         )
+    raise LineError(
+        block.line(next(with_rate(form, block.data)).start("rate")),
+        problem,
+        expected=f"steps that take {by_lines:.0f} s, as printed, by the time stamps, too",
+        found=f"{by_stamps:.0f} s",
+        hint=hint,
+    )
 
 
 def _check_bytes(form: Format, block: Block) -> None:

@@ -73,19 +73,26 @@ def as_table(pieces: Iterable[bytes]) -> StepTable:
 def _refuse_other_rate(
     losses: Sequence[tuple[int, int, float | None]], rates: Sequence[float], lines: Sequence[int]
 ) -> None:
-    """Raise LineError if one rate more than elsewhere stands between two losses, whose seconds it
-    contradicts. `losses`: of each its step, the number of rates before it, and its seconds."""
-    numbers = Counter(count - before for (_, before, _), (_, count, _) in pairwise(losses))
-    usual = max(numbers.keys() - {0}, key=lambda number: numbers[number], default=0)
-    for (last, before, _), (step, count, seconds) in pairwise(losses):
-        more = count - before
-        if not seconds or more <= usual:
-            continue
-        by_rates = sum((step - last) / more / rate for rate in rates[before:count])
-        if not 0.8 < by_rates / seconds < 1.25:
-            problem = "the rates between two losses contradict their time"
-            found = f"{by_rates:.3f} s by {more} rates, one line more than elsewhere"
-            raise LineError(lines[count - 1], problem, expected=f"{seconds:g} s", found=found)
+    """Raise LineError if more than one rate stands between two losses, only there, and contradicts
+    the seconds that the second one prints. `losses`: of each its step, the number of rates before
+    it, and its seconds."""
+    between = [
+        (step - last, before, count, seconds)
+        for (last, before, _), (step, count, seconds) in pairwise(losses)
+    ]
+    others = [each for each in between if each[2] - each[1] != 1]
+    if len(others) != 1 or others[0][0] > min(steps for steps, *_ in between):
+        return
+    ((steps, before, count, seconds),) = others
+    by_rates = sum(steps / (count - before) / rate for rate in rates[before:count])
+    if seconds and by_rates and not 0.8 < by_rates / seconds < 1.25:
+        raise LineError(
+            lines[count - 1],
+            "the rates between two losses contradict their time",
+            expected=f"{seconds:g} s",
+            found=f"{by_rates:.3f} s by {count - before} rates",
+            hint="remove lines of another process or of an evaluation",
+        )
 
 
 def _restarted(line: int, step: int, before: int) -> LineError:

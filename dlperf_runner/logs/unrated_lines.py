@@ -88,8 +88,8 @@ _LINES = {
     rb"\d{1,6}epoch:train:\d{1,12}-\d{1,12}batch: [^\r\n]{1,900}? train_time=[\d.]{1,16}": Refusal(
         "ESPnet's train_time is that of an update, which may have several batches",
         expected="a line with the time of a batch",
-        hint="describe it; with --accum_grad 4, the unit is s/4:\n"
-        r"  --regex 'train:\d+-(?P<step>\d+)batch.*train_time=(?P<step_time>[\d.e+-]+)'"
+        hint="describe it, in one epoch; with --accum_grad 4, the unit is s/4:\n"
+        r"  --regex ' 1epoch:train:\d+-(?P<step>\d+)batch.*train_time=(?P<step_time>[\d.e+-]+)'"
         " --step-time-unit s/ACCUM_GRAD",
     ),
     rb"iteration {1,16}\d{1,12}/ {1,16}\d{1,12} \|(?![^\r\n]{0,900} elapsed)": Refusal(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, pairwise
 from operator import sub
 from statistics import mode
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ..catalog.workload import Rule
@@ -85,7 +86,7 @@ def numbering(
     rule: Rule,
     lines: LogLines,
     epoch_length: int | None = None,
-    evaluated: Set[int] = frozenset(),
+    evaluated: Mapping[int, int] = MappingProxyType({}),
 ) -> Numbering:
     """The numbering of a log of which no plan says the steps: any regular one, wherever it begins.
     The first and the last interval may be shorter: 1, 10, 20, 25. With `epoch_length`, the same
@@ -127,14 +128,14 @@ def numbering(
     return Numbering(every, 0 if is_whole else first - every, shorter)
 
 
-def _with_evaluated(steps: Sequence[int], evaluated: Set[int]) -> list[int]:
+def _with_evaluated(steps: Sequence[int], evaluated: Mapping[int, int]) -> list[int]:
     """The steps and those in the place of which the log has a line of an evaluation; empty if there
-    are none."""
+    are none. `evaluated`: the steps of evaluations, with the number of rates before."""
     every = mode(map(sub, steps[1:], steps)) if evaluated and len(steps) > 1 else 0
     gaps = {
         n: before + every
         for n, (before, step) in enumerate(pairwise(steps), 1)
-        if step - before == 2 * every and before + every in evaluated
+        if step - before == 2 * every and evaluated.get(before + every) == n
     }
     pairs = ([gaps[n], step] if n in gaps else [step] for n, step in enumerate(steps))
     return [*chain.from_iterable(pairs)] if gaps else []

@@ -120,7 +120,7 @@ def _whose(about: dict[str, Any], *, per_step: bool) -> Any:
 
 def _missing(unit: str | None, whose: str | None, seconds: str | None) -> Iterator[str]:
     if seconds is None:
-        yield "--step-time-unit s, ms or us"
+        yield "--step-time-unit s, ms, us, or s/100 of 100 steps"
     if unit is None:
         yield "--unit samples or tokens"
     if whose is None:

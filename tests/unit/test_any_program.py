@@ -295,6 +295,11 @@ def test_a_time_of_many_steps_has_such_a_unit(here: Path) -> None:
     results = load(here / "logs", regex=regex, step_time_unit="s/100")
     (rate,) = results.frame.query("metric == 'samples_per_second'")["value"]
     assert (results.problems, rate) == ([], pytest.approx(2 * 64 * 100 / 10))
+    # One long step is none of many, which its line counts for all since the line before.
+    lines = [line.replace("10.0s", "90.0s" if n == 20 else "0.1s") for n, line in enumerate(lines)]
+    write(here / "logs" / "rn50_1n2g_b64_fp32.log", lines)
+    results = load(here / "logs", regex=regex, step_time_unit="s")
+    assert (results.problems, throughput(results)) == ([], pytest.approx(2 * 64 / 0.1))
 
 
 def test_logs_that_a_known_format_reads_need_no_expression(here: Path) -> None:
@@ -469,6 +474,10 @@ def test_a_step_and_its_rate_on_two_lines(here: Path) -> None:
     assert "takes the step of another line" in str(problem.hint)
     results = load(path, regex=suggested(problem), **SAMPLES)
     assert throughput(results) == pytest.approx(39.02)
+    whole = "\n".join(lines).split("\n")
+    write(path, [*whole[:41], *whole[42:]])
+    lost = only(load(path, regex=suggested(problem), **SAMPLES))
+    assert "lines are missing" in str(lost.hint)
 
 
 def test_logs_without_such_lines_have_none() -> None:
@@ -508,6 +517,10 @@ def test_a_bar_may_change_between_its_two_units(tmp_path: Path, group: str) -> N
     options = {"step_time_unit": "s"} if group == "step_time" else {}
     regex = rf"\| (?P<step>\d+)/.*, (?P<{group}>[\d.]+)(?:it/s|s/it)"
     assert throughput(load(path, regex=regex, unit="steps", **options)) == pytest.approx(32 * 0.8)
+    if options:  # of several steps, one of the two cannot be meant
+        assert "not a number" in str(
+            only(load(path, regex=regex, unit="steps", step_time_unit="s/9"))
+        )
 
 
 @pytest.mark.parametrize(

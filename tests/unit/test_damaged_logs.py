@@ -309,6 +309,10 @@ DAMAGES = [
         *("1.061     0.4706      1.084         10        640: 100%", "torn"),
         *("step 48 follows 16", "32", "48", 5),
     ),
+    Damage(  # of newer versions, the number is that of the validation's batches
+        *("mmengine/evaluations_of_mmseg", "Iter(val) [800]", "Iter(val) [400]"),
+        *("step 850 follows 750", "800", "850", 1),
+    ),
     Damage(
         "tf_estimator/whole",
         "INFO:tensorflow:loss = 7.10, step = 300",
