@@ -110,10 +110,7 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
     if form.running_mean is not None:
         amounts = _amounts(form, block, group, seen) if "amount" in group else counted
         per_second = list(_since_line_before(form.running_mean, amounts, per_second, seen))
-    if "steps_per_second" in group:
-        _check_speeds(form, block, counted, text.optional_numbers(group["steps_per_second"]), times)
-    elif form.seconds:  # only users' expressions have durations and time stamps
-        _check_speeds(form, block, counted, per_second, times)
+    _check_speeds(form, block, counted, _speeds(group, per_second), times)
     means = [*map(float, group.get("mean", ()))]
     return Columns(
         [number + 1 for number in counted] if form.zero_based else list(counted),
@@ -233,6 +230,14 @@ def _since_line_before(
         seen.running_mean = amount, mean
 
 
+def _speeds(
+    group: Mapping[str, Sequence[bytes]], per_second: Sequence[float]
+) -> Sequence[float | None]:
+    """The steps per second of the lines, where they print rates in samples, too."""
+    printed = group.get("steps_per_second")
+    return per_second if printed is None else text.optional_numbers(printed)
+
+
 def _check_speeds(
     form: Format,
     block: Block,
@@ -241,7 +246,11 @@ def _check_speeds(
     stamps: Sequence[bytes],
 ) -> None:
     """Raise LineError if the time stamps show many more steps per second than the lines print: then
-    the program counted only some of its steps, as in the rates, or its durations are of several."""
+    the program counted only some of its steps, as in the rates, or its durations are of several.
+    Only users' expressions have both durations and time stamps."""
+    is_stated = form.seconds or "steps_per_second" in form.entry.groupindex
+    if not is_stated or not any(stamps):
+        return
     lines = zip(steps, speeds, text.unix_times(stamps), strict=True)
     pairs = [
         ((step - before) / speed, end - begin)
