@@ -78,12 +78,14 @@ def test_what_a_node_cannot_keep_and_a_wrong_release_are_told_together() -> None
     ("changed", "reason"),
     [
         ({"shell": "/bin/tcsh"}, "has the shell /bin/tcsh"),
-        ({"has_home": False}, "has no home here (/home/dlperf does not exist)"),
+        ({"has_home": False}, "/home/dlperf does not exist). Mount it, or make it (mkhomedir_"),
         ({"shell": "/usr/bin/bash"}, ""),
-        ({"shell": "/bin/tcsh", "has_home": False, "is_local": True}, ""),
+        ({"shell": "/bin/tcsh", "is_local": True}, ""),
+        # NFS is not mounted at the moment.
+        ({"has_home": False, "is_local": True}, "mkhomedir_helper dlperf"),
     ],
 )
-def test_a_user_of_a_directory_service_that_does_not_fit_is_refused(
+def test_a_user_of_the_node_that_does_not_fit_is_refused(
     changed: dict[str, Any], reason: str
 ) -> None:
     """usermod: user 'dlperf' does not exist in /etc/passwd (ansible/ansible#79479)."""
