@@ -392,10 +392,10 @@ def _holes(chosen: StackChoice) -> list[str]:
         "toolkit": ("container_runtime", "toolkit", runtime),
     }
     holes = known_holes({name: part.get(key) for name, (_, key, part) in wanted.items()})
-    options = (wanted[hole.partition(" ")[0]] for hole in holes)
     return [
-        f"{hole}. For another one: dlperf_stack_overrides: {{{part}: {{{key}: ...}}}}"
-        for hole, (part, key, _) in zip(holes, options, strict=True)
+        f"the inventory asks for {name} {version}, which {hole}. For another one:"
+        f" dlperf_stack_overrides: {{{wanted[name][0]}: {{{wanted[name][1]}: ...}}}}"
+        for name, version, hole in (each.split(" ", 2) for each in holes)
     ]
 
 
@@ -403,9 +403,11 @@ def _overwritten(place: str | None, adopted: Sequence[str]) -> list[str]:
     """The note on a node whose /etc/hosts does not last; `place`: what says so."""
     if not place or "hosts" in adopted:
         return []
+    # cloud-init makes the instance's files anew, too.
+    where = "in the instance's user data" if "/instance/" in place else "there"
     return [
         f"cloud-init writes /etc/hosts anew at each boot ({place}), without the nodes' names: set"
-        " manage_etc_hosts: false there, or resolve them otherwise (dlperf_adopt: [hosts])"
+        f" manage_etc_hosts: false {where}, or resolve them otherwise (dlperf_adopt: [hosts])"
     ]
 
 
