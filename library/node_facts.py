@@ -120,12 +120,16 @@ def unresolved(names):
 def cloud_hosts(root="/"):
     """The last file that lets cloud-init write /etc/hosts anew at each boot; None if it does not."""
     place = None
-    folder = os.path.join(root, "etc/cloud")
+    folder, instance = [os.path.join(root, name) for name in ("etc/cloud", "var/lib/cloud/instance")]
+    if os.path.exists(os.path.join(folder, "cloud-init.disabled")):
+        return None
     parts = sorted(glob.glob(os.path.join(folder, "cloud.cfg.d/*.cfg")))
-    for path in [os.path.join(folder, "cloud.cfg")] + parts + [os.path.join(root, "var/lib/cloud/instance/cloud-config.txt")]:
+    # The instance's own data win over those of the cloud's vendor.
+    parts += [os.path.join(instance, name + "cloud-config.txt") for name in ("vendor-", "vendor2-", "")]
+    for path in [os.path.join(folder, "cloud.cfg")] + parts:
         values = re.findall(r"(?m)^manage_etc_hosts: *['\"]?(\w+)", text(path) or "")
         if values:
-            place = path if values[-1].lower() in ("true", "template") else None
+            place = path if values[-1].lower() in ("true", "yes", "on", "1", "template") else None
     return place
 
 

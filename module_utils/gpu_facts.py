@@ -123,7 +123,8 @@ def amd_facts(root, gathered, gpus):
     return gathered
 
 
-def facts(root, timeout):
+def facts(root, timeout, brief=False):
+    """Facts of the GPUs and their software. `brief`: without what gives warnings only, for checks before each job."""
     gpus = nvidia_kernel.devices(root, nvidia_kernel.GPU)
     gathered = {
         "error": None,
@@ -137,7 +138,7 @@ def facts(root, timeout):
         "driver": None,
         "driver_running": nvidia_kernel.running(root),
         "inforom": [],
-        "next_kernel": nvidia_kernel.next_kernel(root),
+        "next_kernel": None if brief else nvidia_kernel.next_kernel(root),
         "driver_cuda": None,
         "cuda": cuda_version(root, timeout),
         "cudnn": header(root, CUDNN_HEADERS, "CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL") or library(root, "libcudnn"),
@@ -169,7 +170,7 @@ def facts(root, timeout):
     if any(MULTI_NODE.search(str(item["model"])) for item in gathered["gpus"]):
         gathered["imex"] = nvidia_kernel.imex(root, timeout)
     # WARNING: infoROM is corrupted at gpu 0000:B3:00.0. Only nvidia-smi without options says so (microsoft/pai#3756).
-    corrupted = re.findall(r"infoROM is corrupted at gpu (\S{1,20})", bounded([smi], timeout)["output"])
+    corrupted = re.findall(r"infoROM is corrupted at gpu (\S{1,20})", "" if brief else bounded([smi], timeout)["output"])
     gathered["inforom"] = sorted(set(filter(None, map(bus_id, corrupted))))
     order = indices(bounded([smi] + QUERY, timeout)["output"])
     for item in gathered["gpus"]:

@@ -24,16 +24,19 @@ def running(root):
 def next_kernel(root):
     """The newest installed kernel, if it lacks the running one's module: its headers are missing, and dkms has skipped it. None if it has it."""
     kernel = text(root, "proc/sys/kernel/osrelease") or ""
-    flavour = kernel.rpartition("-")[2]
     kernels = [name[len("vmlinuz-") :] for name in names(root, "boot") if re.match(r"vmlinuz-\d", name)]
 
     def age(name):
-        return [int(number) for number in re.findall(r"\d+", name)]
+        return [int(number) for number in re.findall(r"\d+", re.split(r"\.el\d", name)[0])]
+
+    def flavour(name):
+        """6.8.0-87-generic, 5.14.0-503.el9.x86_64+debug, 5.15.0-205.149.5.1.el8uek.x86_64"""
+        return re.findall(r"uek|\+.*", name) if ".el" in name else name.rpartition("-")[2]
 
     def has_module(name):
         return "/nvidia.ko" in (text(root, "lib/modules", name, "modules.dep") or "")
 
-    newer = sorted((name for name in kernels if age(name) > age(kernel) and (name.rpartition("-")[2] == flavour or ".el" in name)), key=age)
+    newer = sorted((name for name in kernels if age(name) > age(kernel) and flavour(name) == flavour(kernel)), key=age)
     return newer[-1] if newer and has_module(kernel) and not has_module(newer[-1]) else None
 
 

@@ -69,7 +69,8 @@ def disk_findings(name: str, disks: Facts, least_mib: int) -> Iterator[Finding]:
         free, files = f"{disk['free_mib'] / 1024:.1f} GiB free", disk.get("free_files")
         is_out = files is not None and files < LEAST_FILES
         free += f", {files} inodes left" if is_out else ""
+        expected = f"{least}, {LEAST_FILES} inodes left" if is_out else least
         good = disk["free_mib"] >= least_mib and not disk["read_only"] and not is_out
         found = f"read-only, {free}" if disk["read_only"] else free
         hint = "free some space (df -h, df -i; apt-get clean), or mount it read-write"
-        yield check_finding(name, f"disk {path}", good, least, found, hint)
+        yield check_finding(name, f"disk {path}", good, expected, found, hint)

@@ -77,7 +77,8 @@ def gpu_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
     yield check_finding(name, "gpu model", is_good, " or ".join(fitting), ", ".join(models), hint)
     if corrupted := facts["inforom"]:
         hint = "its record of bad memory is lost: reboot the node; if it stays, replace the GPU"
-        yield Finding(name, "infoROM", "warning", "readable", ", ".join(corrupted), hint)
+        found = f"corrupted: {', '.join(corrupted)}"
+        yield Finding(name, "infoROM", "warning", "readable", found, hint)
     yield from _health(name, gpus)
     yield from _fabric(name, facts)
     yield from pcie_finding(name, "GPU", _links(gpus, facts["pcie"] or {}), "generation")
@@ -119,8 +120,9 @@ def _versions(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
     if kernel := facts["next_kernel"]:
         expected, found = "a driver's module for the newest kernel", f"{kernel} has none"
         hint = (
-            f"after the next reboot no GPU works: install linux-headers-{kernel} (on RHEL"
-            f" kernel-devel-{kernel}), with which dkms builds it, and look at dkms status"
+            f"if the node boots it, no GPU works: install linux-headers-{kernel} (on RHEL"
+            f" kernel-devel-{kernel}; dkms then builds the module), or with Ubuntu's signed modules"
+            f" linux-modules-nvidia-...-{kernel}"
         )
         yield Finding(node.name, "next kernel", "warning", expected, found, hint)
     if "nouveau" in facts["modules"]:

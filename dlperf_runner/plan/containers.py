@@ -53,12 +53,12 @@ _KEYS = {
 }
 _RUN_DIRECTORY = ' --volume "$PWD:$PWD" --workdir "$PWD"'
 # NVIDIA recommends these for its images, but for `nofile`: since containerd 2.1.5 (Docker 29),
-# containers have systemd's limit of 1024 open files (moby/moby#51485). Ordinary users cannot raise
-# limits, only inherit them.
+# containers have systemd's limit of 1024 open files (moby/moby#51485). Docker, as root, can set any
+# hard limit up to fs.nr_open, the kernel's default of which is that of Docker before 29.
 _GPUS = {
     "docker": (
         *("--gpus", "all", "--ulimit", "memlock=-1", "--ulimit", "stack=67108864"),
-        *("--ulimit", "nofile=65536"),
+        *("--ulimit", "nofile=65536:1048576"),
     ),
     "podman": ("--device", "nvidia.com/gpu=all", "--ulimit", "host"),
 }
@@ -91,7 +91,8 @@ _DIGESTS = (
 )
 _SAVE = (
     "images that are built twice differ:"
-    " build on one node, then `{engine} save` and `{engine} load`"
+    " build on one node, then `{engine} save` and `{engine} load`. The IDs of Docker 29 on a fresh"
+    " node differ from those on an upgraded one (docs/containers.md)"
 )
 
 

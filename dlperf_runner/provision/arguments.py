@@ -144,17 +144,19 @@ def release_refusal(stated: str, release: str) -> str:
 
 
 def user_refusal(user: Mapping[str, Any], name: str) -> str:
-    """The reason why the benchmarks' user, of a directory service (LDAP), cannot be used: no tool
-    of the node can change it, nor make its home. Empty if it can."""
-    if user.get("is_local", True):
+    """The reason why a user that the node has cannot run benchmarks; empty if it can. Its home may
+    only not be mounted, and no tool of the node changes a user of a directory service (LDAP)."""
+    another = "or set node_base_user to another user"
+    if not user.get("has_home", True):
+        return (
+            f"the user {name} has no home here ({user['home']} does not exist). Mount it, or make"
+            f" it (mkhomedir_helper {name}, or one login if PAM makes homes), {another}"
+        )
+    if user.get("is_local", True) or user["shell"] in SHELLS:
         return ""
-    shell, home = user["shell"], user["home"]
-    lacks = "" if shell in SHELLS else f"has the shell {shell}"
-    lacks = lacks or ("" if user["has_home"] else f"has no home here ({home} does not exist)")
-    return lacks and (
+    return (
         f"the user {name} is not in /etc/passwd, but in a directory service (getent passwd {name}),"
-        f" and {lacks}, which provisioning cannot change. Give it /bin/bash and its home there, or"
-        " set node_base_user to another user"
+        f" and has the shell {user['shell']}. Give it /bin/bash in the directory service, {another}"
     )
 
 
@@ -390,10 +392,10 @@ def _holes(chosen: StackChoice) -> list[str]:
         "toolkit": ("container_runtime", "toolkit", runtime),
     }
     holes = known_holes({name: part.get(key) for name, (_, key, part) in wanted.items()})
-    options = (wanted[hole.partition(" ")[0]] for hole in holes)
     return [
-        f"{hole}. For another one: dlperf_stack_overrides: {{{part}: {{{key}: ...}}}}"
-        for hole, (part, key, _) in zip(holes, options, strict=True)
+        f"the inventory asks for {name} {version}, which {hole}. For another one:"
+        f" dlperf_stack_overrides: {{{wanted[name][0]}: {{{wanted[name][1]}: ...}}}}"
+        for name, version, hole in (each.split(" ", 2) for each in holes)
     ]
 
 
@@ -401,9 +403,11 @@ def _overwritten(place: str | None, adopted: Sequence[str]) -> list[str]:
     """The note on a node whose /etc/hosts does not last; `place`: what says so."""
     if not place or "hosts" in adopted:
         return []
+    # cloud-init makes the instance's files anew, too.
+    where = "in the instance's user data" if "/instance/" in place else "there"
     return [
         f"cloud-init writes /etc/hosts anew at each boot ({place}), without the nodes' names: set"
-        " manage_etc_hosts: false there, or resolve them otherwise (dlperf_adopt: [hosts])"
+        f" manage_etc_hosts: false {where}, or resolve them otherwise (dlperf_adopt: [hosts])"
     ]
 
 

@@ -46,7 +46,9 @@ def of_task(
     if action in ("systemd_service", "systemd", "service", "sysvinit"):
         return [("services", _service(arguments) or name)]
     if action in ("user", "group"):
-        return [("users", f"{action} {arguments.get('name') or name}")]
+        # The node has the user, which keeps all but its shell.
+        shell = f": shell {arguments['shell']}" if arguments.get("create_home") is False else ""
+        return [("users", f"{action} {arguments.get('name') or name}{shell}")]
     if action == "ssh_mesh_identity":
         return [("files", f"~{arguments.get('user')}/.ssh")]
     if action in VERIFICATIONS:

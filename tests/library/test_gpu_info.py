@@ -346,6 +346,18 @@ def test_no_processes_and_none_that_can_be_seen() -> None:
         assert words.read_xml(xml)["gpus"][0]["processes"] == expected
 
 
+EL8, EL9 = "4.18.0-{}.el8_10.x86_64", "5.14.0-{}.el9.x86_64"
+# Those installed beside the running one, by release of RHEL.
+KERNELS = {
+    "": ("6.8.0-9-generic", "6.8.0-142-generic"),
+    "8": (EL8.format(553), EL8.format("553.5.1")),
+    "9": (
+        *(EL9.format("611.5.1"), EL9.format("611.5.1") + "+debug", "0-rescue-0af"),
+        "5.15.0-205.149.5.1.el9uek.x86_64",
+    ),
+}
+
+
 @pytest.mark.parametrize(
     ("running", "modules", "kernel"),
     [
@@ -366,10 +378,16 @@ def test_no_processes_and_none_that_can_be_seen() -> None:
         # Another flavour, and an older kernel
         ("6.8.0-1031-aws", {"6.8.0-1031-aws": "updates/dkms/nvidia.ko"}, None),
         ("6.8.0-143-generic", {"6.8.0-143-generic": "updates/dkms/nvidia.ko"}, None),
+        (EL9.format(503), {EL9.format(503): "extra/nvidia.ko.xz"}, EL9.format("611.5.1")),
+        # Of RHEL 8 553.el8_10 is older than 553.5.1.el8_10.
+        (EL8.format("553.5.1"), {EL8.format("553.5.1"): "extra/nvidia.ko.xz"}, None),
+        (EL8.format(553), {EL8.format(553): "extra/nvidia.ko.xz"}, EL8.format("553.5.1")),
+        # +debug and uek are other kernels.
+        (EL9.format("611.5.1"), {EL9.format("611.5.1"): "extra/nvidia.ko.xz"}, None),
         (
-            "5.14.0-503.el9.x86_64",
-            {"5.14.0-503.el9.x86_64": "extra/nvidia.ko.xz"},
-            "5.14.0-611.5.1.el9.x86_64",
+            EL9.format("570") + "+debug",
+            {EL9.format("570") + "+debug": "extra/nvidia.ko.xz"},
+            EL9.format("611.5.1") + "+debug",
         ),
     ],
 )
@@ -378,8 +396,7 @@ def test_an_update_has_brought_a_kernel_without_the_module(
 ) -> None:
     """dkms: autoinstall for kernel ... was skipped since the kernel headers for this kernel do not
     seem to be installed (dkms-project/dkms#521)."""
-    rpm = ("5.14.0-611.5.1.el9.x86_64", "0-rescue-0af", running)
-    installed = rpm if ".el" in running else ("6.8.0-9-generic", "6.8.0-142-generic", running)
+    installed = (*KERNELS[running.partition(".el")[2][:1]], running)
     files = {f"boot/vmlinuz-{name}": "" for name in installed}
     files |= {f"lib/modules/{name}/modules.dep": f"{path}: x\n" for name, path in modules.items()}
     root = tree(tmp_path / "root", files | {"proc/sys/kernel/osrelease": running})

@@ -62,6 +62,9 @@ def test_it_says_whether_the_user_is_in_a_directory_service_and_has_a_home() -> 
     assert node_facts(user="of-ldap")["user"] == {}
 
 
+OF_INSTANCE = "var/lib/cloud/instance"
+
+
 @pytest.mark.parametrize(
     ("files", "place"),
     [
@@ -76,8 +79,26 @@ def test_it_says_whether_the_user_is_in_a_directory_service_and_has_a_home() -> 
             None,
         ),
         (
-            {"var/lib/cloud/instance/cloud-config.txt": "manage_etc_hosts: template"},
-            "var/lib/cloud/instance/cloud-config.txt",
+            {f"{OF_INSTANCE}/cloud-config.txt": "manage_etc_hosts: template"},
+            f"{OF_INSTANCE}/cloud-config.txt",
+        ),
+        (
+            {
+                "etc/cloud/cloud.cfg": "manage_etc_hosts: no",
+                f"{OF_INSTANCE}/vendor-cloud-config.txt": "manage_etc_hosts: Yes",
+            },
+            f"{OF_INSTANCE}/vendor-cloud-config.txt",
+        ),
+        (
+            {
+                f"{OF_INSTANCE}/vendor-cloud-config.txt": "manage_etc_hosts: 1",
+                f"{OF_INSTANCE}/cloud-config.txt": "manage_etc_hosts: false",
+            },
+            None,
+        ),
+        (
+            {"etc/cloud/cloud.cfg": "manage_etc_hosts: on", "etc/cloud/cloud-init.disabled": ""},
+            None,
         ),
     ],
 )

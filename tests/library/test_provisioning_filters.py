@@ -78,12 +78,14 @@ def test_what_a_node_cannot_keep_and_a_wrong_release_are_told_together() -> None
     ("changed", "reason"),
     [
         ({"shell": "/bin/tcsh"}, "has the shell /bin/tcsh"),
-        ({"has_home": False}, "has no home here (/home/dlperf does not exist)"),
+        ({"has_home": False}, "/home/dlperf does not exist). Mount it, or make it (mkhomedir_"),
         ({"shell": "/usr/bin/bash"}, ""),
-        ({"shell": "/bin/tcsh", "has_home": False, "is_local": True}, ""),
+        ({"shell": "/bin/tcsh", "is_local": True}, ""),
+        # NFS is not mounted at the moment.
+        ({"has_home": False, "is_local": True}, "mkhomedir_helper dlperf"),
     ],
 )
-def test_a_user_of_a_directory_service_that_does_not_fit_is_refused(
+def test_a_user_of_the_node_that_does_not_fit_is_refused(
     changed: dict[str, Any], reason: str
 ) -> None:
     """usermod: user 'dlperf' does not exist in /etc/passwd (ansible/ansible#79479)."""
@@ -94,13 +96,22 @@ def test_a_user_of_a_directory_service_that_does_not_fit_is_refused(
     assert all(reason in problem and "node_base_user" in problem for problem in problems)
 
 
-@pytest.mark.parametrize(("adopt", "number"), [([], 1), (["hosts"], 0)])
-def test_a_hosts_file_that_does_not_last_is_told(adopt: list[str], number: int) -> None:
+@pytest.mark.parametrize(
+    ("place", "adopt", "where"),
+    [
+        ("/etc/cloud/cloud.cfg.d/90_maas.cfg", [], "there"),
+        ("/var/lib/cloud/instance/cloud-config.txt", [], "in the instance's user data"),
+        ("/etc/cloud/cloud.cfg.d/90_maas.cfg", ["hosts"], None),
+    ],
+)
+def test_a_hosts_file_that_does_not_last_is_told(
+    place: str, adopt: list[str], where: str | None
+) -> None:
     """ "cloud-init destroyed my /etc/hosts" at the driver's reboot (NVIDIA/deepops#663)."""
-    facts = FACTS | {"dlperf_node": node(cloud_hosts="/etc/cloud/cloud.cfg.d/90_maas.cfg")}
+    facts = FACTS | {"dlperf_node": node(cloud_hosts=place)}
     notes = arguments.arguments(settings(adopt=adopt), facts, {}, NOTHING)["provision_notes"]
-    assert len(notes) == number
-    assert all("90_maas.cfg" in note and "manage_etc_hosts: false" in note for note in notes)
+    assert len(notes) == bool(where)
+    assert all(place in note and f"manage_etc_hosts: false {where}" in note for note in notes)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +121,7 @@ def test_a_hosts_file_that_does_not_last_is_told(adopt: list[str], number: int) 
         (
             {"driver": {"version": "580.105.08"}},
             "jammy",
-            ["580.159.03", "{driver: {version: ...}}"],
+            ["asks for driver 580.105.08, which has", "580.159.03", "{driver: {version: ...}}"],
         ),
         ({"container_runtime": {"version": "28.5.2"}}, "jammy", ["29.7.1", "{version: ...}}"]),
         ({"container_runtime": {"toolkit": "1.16.2"}}, "jammy", ["1.17.8", "{toolkit: ...}}"]),

@@ -26,6 +26,7 @@ HELD = diff("packages of nccl", BEFORE, AFTER)
 SOURCE = "/etc/apt/sources.list.d/dlperf-docker.sources"
 GOVERNOR = diff("settings", "cpu_governor/0 powersave\n", "cpu_governor/0 performance\n")
 SERVICE = {"name": "docker", "state": "reloaded"}
+KEPT_USER = {"name": "dlperf", "shell": "/bin/bash", "create_home": False}
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,7 @@ SERVICE = {"name": "docker", "state": "reloaded"}
         ("ansible.builtin.systemd_service", SERVICE, {}, [("services", "docker: reloaded")]),
         ("node_service", {"name": "chrony"}, {}, [("services", "chrony: started, at boot")]),
         ("ansible.builtin.user", {"name": "dlperf"}, {}, [("users", "user dlperf")]),
+        ("ansible.builtin.user", KEPT_USER, {}, [("users", "user dlperf: shell /bin/bash")]),
         ("ansible.builtin.copy", {"dest": "/etc/x"}, {}, [("files", "/etc/x")]),
         ("ansible.builtin.copy", {"dest": "{{ x }}"}, {}, [("other steps", "The task")]),
         ("ansible.builtin.command", {"argv": ["x"]}, {}, [("other steps", "The task")]),

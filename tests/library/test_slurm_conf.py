@@ -39,7 +39,7 @@ def test_each_node_has_a_line_with_its_address_and_hardware() -> None:
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
 @pytest.mark.parametrize("directive", ["ExecStartPre", "ExecBefore"])
-def test_systemd_reads_what_lets_slurmd_wait_for_the_gpus(tmp_path: Path, directive: str) -> None:
+def test_systemd_reads_what_makes_the_device_files(tmp_path: Path, directive: str) -> None:
     folder, entry = yaml.safe_load((PROJECT / "roles/slurm/vars/main.yml").read_text())[
         "__slurm_boot"
     ]

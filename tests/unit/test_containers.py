@@ -47,7 +47,7 @@ def docker_options(name: str) -> tuple[str, ...]:
         *("--rm", "--name", name, "--pull", "never", "--log-driver", "none"),
         *("--network", "host", "--uts", "host", "--ipc", "host", "--gpus", "all"),
         *("--ulimit", "memlock=-1", "--ulimit", "stack=67108864"),
-        *("--ulimit", "nofile=65536"),
+        *("--ulimit", "nofile=65536:1048576"),
         *("--device", "/dev/infiniband", "--cap-add", "IPC_LOCK"),
         *("--volume", f"{SOURCE}:{SOURCE}:ro"),
         *("--volume", "/opt/dlperf/data:/opt/dlperf/data:ro"),
@@ -147,7 +147,7 @@ def test_an_image_needs_a_digest(
     ("first", "second", "said"),
     [
         ({NGC: DIGEST}, {NGC: OTHER}, "node2: dlperf_container_images: the nodes of one run"),
-        ({NGC: f"id:{DIGEST}"}, {NGC: f"id:{OTHER}"}, "then `docker save` and `docker load`"),
+        ({NGC: f"id:{DIGEST}"}, {NGC: f"id:{OTHER}"}, "`docker load`. The IDs of Docker 29"),
         ("", "other:5000", "dlperf_registry: the nodes of one run"),
     ],
 )

@@ -45,7 +45,7 @@ def failed(node: Any, stack: Any, root: str = "/", library: str = "") -> "list[s
     findings += doctor["fabric"].fabric_findings(node, stack, facts)
     if stack.accelerator == "gpu":
         of_gpus = import_module("dlperf_runner.doctor.gpu")
-        gpu_facts = gpus.facts(root, PROBE_S)
+        gpu_facts = gpus.facts(root, PROBE_S, brief=True)
         findings += of_gpus.gpu_findings(node, stack, gpu_facts)
         findings.append(_computes(node.name, of_gpus, root, library, is_amd=gpu_facts["is_amd"]))
     return [
