@@ -90,9 +90,8 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
             writers = (writer for n, writer in pairs if n in kept)
         printed = list(_losses(writers, steps, rates, printed, seen.losses))
         with_rate = [n for n, rate in enumerate(rates) if rate]
-        marks = [n for n, mark in enumerate(group.get("evaluation", ())) if mark]
-        seen.evaluated |= {int(steps[n]): seen.rates + bisect(with_rate, n) for n in marks}
-        seen.without_rate += len(rates) - len(with_rate) - len(marks)
+        evaluations = _add_evaluations(seen, group, with_rate)
+        seen.without_rate += len(rates) - len(with_rate) - evaluations
         steps, rates, times = ([column[n] for n in with_rate] for column in (steps, rates, times))
     seen.rates += len(rates)
     counted = _integers(b" ".join(steps))
@@ -119,6 +118,15 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
         text.unix_times(times),
         means if form.seconds else [mean and 1 / mean for mean in means],
     )
+
+
+def _add_evaluations(
+    seen: Seen, group: Mapping[str, Sequence[bytes]], with_rate: Sequence[int]
+) -> int:
+    """Add the lines of evaluations, and return their number."""
+    lines = [n for n, mark in enumerate(group.get("evaluation", ())) if mark]
+    seen.evaluated |= {int(group["step"][n]): seen.rates + bisect(with_rate, n) for n in lines}
+    return len(lines)
 
 
 def _add(seen: Seen, group: Mapping[str, Sequence[bytes]]) -> None:
