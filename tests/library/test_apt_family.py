@@ -88,6 +88,21 @@ def test_what_the_new_definition_has_no_use_for_goes() -> None:
     assert deb_family.obsolete(record, record["definition"]["packages"], []) == gone[:1]
 
 
+def test_a_file_that_two_families_share_goes_with_the_last(tmp_path: Path) -> None:
+    path, folder = tmp_path / "nvidia.sources", tmp_path / "undo"
+    families = [deb_undo.Undo(str(folder), name) for name in ("cuda", "cudnn")]
+    for undo in families:
+        undo.begin({}, NOTHING)
+        undo.write(str(path), b"URIs: https://vendor.example/\n")
+    families[0].give_back_all()
+    families[0].forget()
+    assert path.exists()
+    families[1].give_back_all()
+    families[1].forget()
+    assert not path.exists()
+    assert not folder.exists()
+
+
 def test_a_file_of_somebody_else_comes_back(tmp_path: Path) -> None:
     path = tmp_path / "site.pref"
     path.write_text("theirs")

@@ -1,5 +1,6 @@
 """What the roles openmpi and infiniband compute, and the modules that only they use."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 import yaml
 from doctor_facts import healthy
 from executed_modules import call
-from standins import PROJECT
+from standins import PROJECT, program
 
 from dlperf_runner.doctor import fabric, links
 from dlperf_runner.provision import infiniband, ssh_mesh, vendor
@@ -35,6 +36,14 @@ def test_a_source_without_a_checksum_cannot_be_built(
     refused = vendor.source_refusal(version, RELEASES, archive, sha256, "openmpi", "OpenMPI")
     assert said in refused
     assert bool(refused) == bool(said)
+
+
+def test_a_source_is_the_operators_or_lies_behind_the_mirror() -> None:
+    mirror, place = "http://m.example/vendor/", "/srv/mine.tar.gz"
+    behind = {"source": f"{mirror}v.example/o.tar.gz", "file": "o.tar.gz", "sha256": "1" * 64}
+    assert vendor.source("4.0.0", RELEASES, "", "", mirror) == behind
+    given = {"source": place, "file": "mine.tar.gz", "sha256": "2" * 64}
+    assert vendor.source("4.9.9", RELEASES, place, "2" * 64, mirror) == given
 
 
 def test_the_mpirun_of_a_build_is_its_own() -> None:
@@ -270,3 +279,32 @@ def test_a_node_without_cards_is_told_of_unless_they_are_its_hosts() -> None:
 )
 def test_the_kernels_complaint_is_explained(complaint: str, has_client: bool, said: str) -> None:
     assert said in infiniband.load_failure(complaint, has_client, "nv_peer_mem")
+
+
+# Where dpkg is this machine's, and nothing is installed.
+def run(tmp_path: Path, script: str, check: bool = False) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "name": "standin",
+        "argv": ["./installer"],
+        "chdir": str(program(tmp_path, "installer", script)),
+        "expect": "Installation passed successfully",
+        "undo": str(tmp_path / "undo"),
+        "logs": "/tmp/x.logs",
+    }
+    return call("package_installer", check, **given)
+
+
+def test_success_is_what_it_says_not_its_status(tmp_path: Path) -> None:
+    assert run(tmp_path, "exit 1", check=True)["changed"]
+    assert not (tmp_path / "undo").exists()
+    failed = run(tmp_path, "echo Failed to install mlnx-ofed-kernel-dkms")
+    assert failed["failed"]
+    assert "without printing 'Installation passed successfully'" in failed["msg"]
+    assert "Failed to install mlnx-ofed-kernel-dkms" in failed["msg"]
+    assert "/tmp/x.logs" in failed["msg"]
+    assert json.loads((tmp_path / "undo/standin.json").read_text())["unfinished"]
+    done = run(tmp_path, "echo Installation passed successfully")
+    assert (done["changed"], done["removed"]) == (True, [])
+    record = json.loads((tmp_path / "undo/standin.json").read_text())
+    assert not record["unfinished"]
+    assert record["installed"] == record["changed"] == record["removed"] == {}

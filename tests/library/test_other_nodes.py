@@ -201,6 +201,10 @@ def test_process_of_somebody_else_is_seen_and_the_run_s_own_are_not(tmp_path: Pa
     burns = ("/usr/bin/python3", "-c", BURN.replace("600", "3"))
     with of_another_user(BURN) as other:
         result = call(tmp_path / "r1", *own, *burns, **options)
+        ran = ("/bin/touch", str(tmp_path / "ran"))
+        refused = call(tmp_path / "r2", *ran, host="n1", most_cores_beside=0.02)
+    assert (refused["reason"], refused["exit_status"]) == ("busy", 125)
+    assert not (tmp_path / "ran").exists()
     # This machine may have more users, whose processes are none of the test's.
     users = (4711, 4712)
     seen = {(process["host"], process["pid"]): process for process in result["beside"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ansible.module_utils import sshd_access
 from executed_modules import call, play
-from provisioning_choices import node, settings
+from provisioning_choices import NAMES, node, settings
 from standins import PROJECT
 
 from dlperf_runner.provision import arguments, environments, ssh_mesh
@@ -43,6 +43,26 @@ def test_a_node_lacks_nothing_if_each_of_its_roles_has_nothing_to_do(
     assert sorted(found) == sorted(f"{role}_stands" for role in judged if is_judged)
     for role in judged:
         assert f"{role}_stands:" in (PROJECT / f"roles/{role}/vars/main.yml").read_text()
+
+
+class Recorded(dict[str, Any]):
+    """A dictionary that knows which of its keys were read."""
+
+    def __init__(self, content: dict[str, Any]) -> None:
+        super().__init__(content)
+        self.read: set[str] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        self.read.add(key)
+        return super().__getitem__(key)
+
+
+def test_what_the_playbook_reads_of_the_inventory_is_what_is_computed_with() -> None:
+    given = Recorded(settings(adopt=["openmpi"]))
+    assert arguments.refusal(given) == ""
+    arguments.query(given)
+    arguments.arguments(given, FACTS, {}, NOTHING | {"openmpi": None})
+    assert given.read == set(NAMES)
 
 
 @pytest.mark.parametrize(
@@ -157,6 +177,24 @@ def test_vendors_files_come_from_the_mirror_unless_they_have_their_own(
 def test_slurm_is_asked_for_by_any_form_of_true() -> None:
     for value, is_wanted in (("true", True), ("yes", True), (True, True), ("false", False)):
         assert ("slurm" in told(slurm=value)["provision_roles"]) == is_wanted
+
+
+def test_what_is_computed_of_all_nodes_keeps_what_this_run_has_seen() -> None:
+    proven, seen = {"ssh_mesh": {"members": {}}}, {"public_key": "k", "host_keys": ["h"]}
+    hosts: dict[str, Any] = {
+        name: {"ansible_host": address, "ansible_facts": {"dlperf_node": {"stamps": proven}}}
+        for name, address in (("a", "10.0.0.1"), ("b", "b.example"))
+    }
+    hosts["a"] |= {"dlperf_address": "192.168.0.1", "__ssh_mesh_identity": seen}
+    hosts["down"] = {"ansible_host": "10.0.0.3", "dlperf_address": "10.0.0.3"}
+    found = arguments.of_all(["a", "b", "down"], hosts, ["a", "b"])
+    assert found["node_base_hosts"] == {"a": "192.168.0.1", "down": "10.0.0.3"}
+    assert found["slurm_addresses"] == {"a": "192.168.0.1", "b": "b", "down": "10.0.0.3"}
+    assert found["ssh_mesh_addresses"]["b"] == ["b.example"]
+    assert found["provision_mesh"] == proven["ssh_mesh"]
+    a, down = ssh_mesh.members(["a", "down"], hosts)
+    assert a == {"name": "a", "addresses": ["192.168.0.1", "10.0.0.1"], **seen}
+    assert (down["addresses"], down["public_key"]) == (["10.0.0.3"], None)
 
 
 def test_a_large_mesh_is_proven_from_the_first_to_all_and_from_each_to_the_next() -> None:

@@ -212,6 +212,18 @@ def root(tmp_path: Path) -> str:
     return str(node)
 
 
+def test_a_node_is_drained_and_given_back(root: str, scontrol: Path) -> None:
+    assert "it is not drained" in call("slurm_drain", state="checked", root=root)["msg"]
+    assert call("slurm_drain", state="drained", root=root)["changed"]
+    assert not call("slurm_drain", state="drained", root=root)["changed"]
+    assert not call("slurm_drain", state="checked", root=root)["changed"]
+    assert call("slurm_drain", state="resumed", root=root)["changed"]
+    assert scontrol.read_text().splitlines() == [
+        "update NodeName=n State=DRAIN Reason=dlperf_runner provisions it",
+        "update NodeName=n State=RESUME",
+    ]
+
+
 @pytest.mark.parametrize("state", ["DOWN", "DOWN*", "IDLE+DRAIN", "MIXED+FAIL"])
 def test_a_node_that_is_out_for_another_reason_stays_out(
     root: str, scontrol: Path, state: str

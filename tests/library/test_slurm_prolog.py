@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from captured import captured
-from cuda_standin import GCC, libcuda
-from standins import fixture, index_of, needed, nvidia_smi, program, several, tree
+from cuda_standin import GCC, libcuda, libhip
+from standins import amd, fixture, index_of, needed, nvidia_smi, program, several, tree
 
 from dlperf_runner.provision import slurm
 
@@ -95,25 +95,43 @@ def test_too_old_a_python_drains_no_node(tmp_path: Path, version: str) -> None:
     assert prolog(tmp_path, BAD, needed(version)) == (0, "")
 
 
-def gpus(tmp_path: Path, xml: str, *too: str, fails: str = "", **changed: Any) -> list[str]:
-    """What the prolog's checks find on a node whose nvidia-smi prints this. `too`: checks that are
-    not left out; `fails`: what the stand-in of libcuda answers."""
-    if not GCC:
-        pytest.skip("there is no gcc to compile the stand-in of the library")
-    nvidia_smi(tmp_path / "bin", xml, "", index_of(8))
+def gpus(
+    tmp_path: Path, xml: str, *too: str, fails: str = "", driver: str = DRIVER, **changed: Any
+) -> list[str]:
+    """What fails on a node whose nvidia-smi prints this. `too`: checks that are not left out;
+    `fails`: what the stand-in of libcuda answers."""
+    nvidia_smi(tmp_path / "bin", xml.replace(DRIVER, driver), "", index_of(8))
     bus = {
         f"sys/bus/pci/devices/0000:{0x1A + n:02x}:00.0/{name}": value
         for n in range(8)
         for name, value in (("vendor", "0x10de"), ("class", "0x030200"))
     }
-    driver = {"proc/driver/nvidia/version": PROC, "sys/module/nvidia/version": DRIVER}
-    root = tree(tmp_path / "root", bus | driver | {"var/log/dmesg": "[ 9.1] NVRM: loading"})
-    (tmp_path / "fails").write_text(fails)
-    library = libcuda(tmp_path, str(tmp_path / "fails"))
+    files = {
+        **bus,
+        "proc/driver/nvidia/version": PROC.replace(DRIVER, driver),
+        "sys/module/nvidia/version": driver,
+        "var/log/dmesg": "[ 9.1] NVRM: loading",
+    }
+    return checked(tmp_path, libcuda, files, {"node": changed, "stack": STACK}, *too, fails=fails)
+
+
+def checked(
+    tmp_path: Path,
+    compiled: Callable[[Path, str], Path],
+    files: dict[str, str],
+    checks: dict[str, Any],
+    *too: str,
+    fails: str,
+) -> list[str]:
+    """What the prolog's checks find with these files, and the stand-in of a library."""
     folder = tmp_path / "prolog"
     if not folder.exists():
         placed(folder, {}, {})
-    given = json.dumps({"node": NODE | {"interface": ""} | changed, "stack": STACK})
+    given = json.dumps(checks | {"node": NODE | {"interface": ""} | checks["node"]})
+    if not GCC:
+        pytest.skip("there is no gcc to compile the stand-in of the library")
+    (tmp_path / "fails").write_text(fails)
+    library, root = compiled(tmp_path, str(tmp_path / "fails")), tree(tmp_path / "root", files)
     argv = (sys.executable, "-ISc", CALL, folder, root, library, *too)
     done = captured(*argv, env={"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}, input=given)
     assert done.returncode == 0, done.stderr
@@ -130,6 +148,9 @@ V100 = fixture("gpu/v100_440.xml")
         (several(V100, 8), {}, None),
         (several(V100, 7), {}, "gpu count: expected 8 (dlperf_devices_per_node), found 7"),
         (several(V100, 8), {"accelerator": "V100"}, None),
+        # An administrator updates the driver (NVIDIA/gpu-operator#2207).
+        (several(V100, 8), {"driver": "440.95.01"}, None),
+        (several(V100, 8), {"driver": "440.31"}, f"driver: expected {DRIVER}, found 440.31"),
         ("", {}, "nvidia-smi: expected it answers, found "),
     ],
 )
@@ -145,6 +166,23 @@ def test_a_node_that_looks_well_and_computes_nothing_is_drained(tmp_path: Path) 
     (NVIDIA/gpu-operator#2781)."""
     (found,) = gpus(tmp_path, several(V100, 8), fails="cuInit 802")
     assert found.startswith("gpu compute: ") and "the NVSwitch fabric is not ready" in found
+
+
+@pytest.mark.parametrize(
+    ("fails", "reason"),
+    [
+        ("", ""),
+        ("hipInit 100", "hipInit returned 100 hipErrorNoDevice (module amdgpu 6.16.13). To do"),
+        ("wrong 1", "GPU 0: 1 of 256 numbers are wrong"),
+    ],
+)
+def test_gpus_of_amd_compute_before_each_job(tmp_path: Path, fails: str, reason: str) -> None:
+    name = "AMD Instinct MI300X"
+    node = {"accelerator": name, "devices_per_node": 2}
+    stack = {"accelerator": "gpu", "gpu": {"models": [name]}}
+    files = amd(2) | {"sys/module/amdgpu/version": "6.16.13"}
+    found = checked(tmp_path, libhip, files, {"node": node, "stack": stack}, fails=fails)
+    assert [reason in each for each in found] == [True] * bool(reason), found
 
 
 def test_what_other_jobs_do_drains_no_node(tmp_path: Path) -> None:

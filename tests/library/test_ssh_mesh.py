@@ -1,6 +1,7 @@
 """The modules of passwordless SSH between nodes."""
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from executed_modules import HAVE_RUNUSER, ME, call
+from standins import program
 
 
 @pytest.mark.skipif(not HAVE_RUNUSER, reason="acts as another user")
@@ -104,17 +106,24 @@ class TestSshMesh:
         assert result.get("failed") or "secret" not in (ssh / "authorized_keys").read_text()
         assert secret.read_text() == "secret\n"
 
-    @pytest.mark.parametrize("kind", ["device", "huge"])
-    def test_what_never_ends_in_the_home_is_refused(
-        self, home: Path, tmp_path: Path, kind: str, host_key: dict[str, list[str]]
-    ) -> None:
-        """tests/lab/test_privileges.py has a FIFO, which blocks."""
+    @pytest.mark.parametrize("kind", ["FIFO", "device", "huge"])
+    def test_what_blocks_or_never_ends_in_the_home_is_refused(
+        self, home: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch,
+        host_key: dict[str, list[str]],
+    ) -> None:  # fmt: skip
         ssh = home / ".ssh"
         ssh.mkdir()
         os.chown(ssh, 64321, 64321)
         (ssh / "id_ed25519").touch()
+        if kind == "FIFO":  # the limit of 20 seconds, and sooner
+            script = f'[ "$2" = 20 ] || exit 9; shift 2; exec {shutil.which("timeout")} 2 "$@"'
+            folder = program(tmp_path / "bin", "timeout", script)
+            monkeypatch.setenv("PATH", str(folder), prepend=":")
         for path in (ssh / "authorized_keys", ssh / "id_ed25519.pub"):
-            if kind == "device":
+            if kind == "FIFO":
+                os.mkfifo(path)
+                path.chmod(0o644)
+            elif kind == "device":
                 path.symlink_to("/dev/zero")
             else:
                 path.touch()
@@ -123,7 +132,12 @@ class TestSshMesh:
         result = self.call(home, "ssh_mesh_trust", **given)
         assert f"{ssh}/authorized_keys: " in result["msg"]
         found = self.call(home, "ssh_mesh_identity", comment="it", **host_key)
-        assert "id_ed25519.pub is not a valid public key" in found["msg"]
+        said = (
+            "not finished within 20 s"
+            if kind == "FIFO"
+            else "id_ed25519.pub is not a valid public key"
+        )
+        assert said in found["msg"]
 
     NODES = tuple(f"node{number}" for number in range(1, 7))
 
@@ -187,6 +201,29 @@ class TestSshMesh:
             assert known.read_text().splitlines()[1].startswith(f"{name},10.11.0.")
             assert known.stat().st_mode & 0o777 == 0o644
 
+    def test_a_node_leaves_the_home_to_the_others(
+        self, home: Path, tmp_path: Path, host_key: dict[str, list[str]]
+    ) -> None:
+        names, known = self.NODES[:2], str(tmp_path / "known")
+        for name in names:
+            self.call(home, "ssh_mesh_identity", comment="it", node=name, **host_key)
+        everyone = [self.member(name) for name in names]
+        self.call(home, "ssh_mesh_trust", members=everyone, known_hosts=known)
+        authorized = home / ".ssh/authorized_keys"
+        before = authorized.read_text()
+
+        def leave(name: str, check: bool = False) -> dict[str, Any]:
+            given = {"members": [], "leaves": name, "known_hosts": known}
+            return self.call(home, "ssh_mesh_trust", check, **given)
+
+        assert leave("node1", check=True)["others"] == ["node2"]
+        assert leave("node1")["others"] == ["node2"]
+        assert authorized.read_text() == before
+        assert Path(known).read_text() == ""
+        assert leave("node2")["others"] == []
+        assert authorized.read_text() == ""
+        assert not (home / ".ssh/dlperf_nodes").exists()
+
     def test_what_a_crash_has_left_is_no_lock(self, home: Path, tmp_path: Path) -> None:
         lock = home / ".ssh/authorized_keys.dlperf-lock"
         lock.mkdir(parents=True)
@@ -199,6 +236,15 @@ class TestSshMesh:
         )
         assert result["members"] == ["node1"]
         assert not lock.exists()
+
+    def test_one_number_is_needed_for_one_home(
+        self, home: Path, host_key: dict[str, list[str]]
+    ) -> None:
+        os.chown(home, 64322, 64321)
+        result = self.call(home, "ssh_mesh_identity", comment="it", **host_key)
+        assert f"{home} belongs to the user with number 64322" in result["msg"]
+        assert f"{self.ACCOUNT} has number 64321" in result["msg"]
+        assert "set node_base_uid to it" in result["msg"]
 
     def test_an_address_that_is_none_is_refused(self, tmp_path: Path) -> None:
         one = {"name": "node1", "addresses": ["node1.example"], "host_keys": []}

@@ -1,6 +1,7 @@
 """The filters by which roles read their release tables and find vendors' repositories."""
 
 import hashlib
+import json
 import re
 import runpy
 from functools import partial
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from standins import LIBRARY, PROJECT
 
-from dlperf_runner.provision import arguments, vendor
+from dlperf_runner.provision import arguments, nvidia_driver, vendor
 
 
 def releases(role: str, name: str = "releases") -> dict[str, Any]:
@@ -105,6 +106,33 @@ def test_a_system_that_is_too_new_is_one_sentence(system: str, said: str) -> Non
     assert arguments.system_refusal(arguments.stack_document("mi300-rocm7"), system, "n1") == ""
 
 
+CUDA_KEY = "610C7B14E068A878070DA4E99CD0A493D42D0685"  # D42D0685.pub
+CONTAINER_KEY = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
+DOCKER_KEY = "060A61C51B558A7F742B77AAC52FEB6B621E9F35"
+
+
+@pytest.mark.parametrize(
+    ("repository", "system", "place", "signed", "fingerprint"),
+    [
+        ("nvidia-cuda", "rhel9", "/repos/rhel9/x86_64/", "packages", CUDA_KEY),
+        ("nvidia-container", "rhel9", "/stable/rpm/x86_64/", "index", CONTAINER_KEY),
+        ("docker", "rhel8", "/linux/rhel/8/x86_64/stable/", "packages", DOCKER_KEY),
+    ],
+)
+def test_rpm_repositories_sign_packages_or_their_index(
+    repository: str, system: str, place: str, signed: str, fingerprint: str
+) -> None:
+    found = vendor.repository(repository, system, None, {})
+    assert found["uri"].endswith(place) and found["components"] == []
+    assert (found["signed"], found["fingerprints"]) == (signed, [fingerprint])
+
+
+def test_rpm_packages_have_versions_of_their_own() -> None:
+    entry = vendor.release(releases("nvidia_driver"), "580.105.08", "rhel9", "the driver", "x")
+    assert entry["packages"]["nvidia-driver-cuda"] == "580.105.08-1.el9"
+    assert entry["stream"] == "nvidia-driver:580-open"
+
+
 @pytest.mark.parametrize(
     ("version", "package", "exact"),
     [
@@ -133,6 +161,8 @@ def test_an_operator_states_packages_of_a_branch_without_an_entry() -> None:
     entry = vendor.release(table, "595.71.05", "ubuntu24.04", *what, stated)
     assert entry["packages"] == stated
     assert entry["fabric_packages"]["nvidia-fabricmanager"] == "595.71.05-1ubuntu1"
+    fabric = {"packages": ["nvidia-fabricmanager"], "version": "595.71.05-1ubuntu1"}
+    assert fabric in nvidia_driver.pins(entry)
     runfiles = releases("nvidia_driver", "runfiles")
     entry = vendor.release(runfiles, "580.178.04", "debian12", *what)
     assert entry["url"].endswith("/580.178.04/NVIDIA-Linux-x86_64-580.178.04.run")
@@ -257,3 +287,19 @@ def test_an_address_that_the_vendor_took_away_is_refused_in_check_mode_too(
         server.shutdown()
     assert f"cannot download {source}: HTTP Error 404" in message
     assert "set infiniband_archive to a copy of it" in message
+
+
+def test_settings_are_merged_once_and_given_back(tmp_path: Path) -> None:
+    path = tmp_path / "daemon.json"
+    path.write_text('{"log-driver":   "local"}')
+    given = {"path": str(path), "undo": str(tmp_path / "undo"), "settings": {"runtimes": {"n": 1}}}
+
+    def settle(state: str) -> bool:
+        return call("json_settings", **given, state=state)["changed"]
+
+    assert settle("present")
+    assert json.loads(path.read_text()) == {"log-driver": "local", "runtimes": {"n": 1}}
+    assert not settle("present")
+    assert settle("absent")
+    assert path.read_text() == '{"log-driver":   "local"}'
+    assert not (tmp_path / "undo").exists()

@@ -9,7 +9,6 @@ from dlperf_runner.campaign.outcome import outcome_of as outcome
 ENDED = {
     "exit_status": 0, "reason": "", "started": 0.0, "ended": 12.5, "tail": "", "log_sha256": "a",
 }  # fmt: skip
-ENDED |= {"tail": "", "log_sha256": "a"}
 
 
 def test_a_run_is_done_when_every_launch_succeeded() -> None:

@@ -39,6 +39,8 @@ def test_two_changes_with_their_levels() -> None:
     found = [(point.index, point.before, point.after) for point in points]
     assert found == [(6, 380, 300), (12, 300, 380)]
     assert all(0 < point.p_value <= LEVEL for point in points)
+    without_spread = change_points([380.0] * 4 + [300.0] * 3)
+    assert [point.index for point in without_spread] == [4]
 
 
 def test_what_was_found_stays_found() -> None:
@@ -51,16 +53,15 @@ def test_what_was_found_stays_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "found"),
+    "values",
     [
-        *(([], []), ([1.0], []), ([1.0, 1.0, 9.0, 9.0], []), ([5.0] * 40, [])),
-        ([380.0, 380, 380, 300, 300, 300], []),  # 6 are too few
-        ([*[380.0, 381, 379] * 4, 300.0, *[380.0, 381, 379] * 4], []),  # a single outlier
-        ([380.0] * 4 + [300.0] * 3, [4]),  # levels without any spread
+        *([], [1.0], [1.0, 1.0, 9.0, 9.0], [5.0] * 40),
+        [380.0, 380, 380, 300, 300, 300],  # 6 are too few
+        [*[380.0, 381, 379] * 4, 300.0, *[380.0, 381, 379] * 4],  # a single outlier
     ],
 )
-def test_no_change_where_there_is_no_evidence(values: list[float], found: list[int]) -> None:
-    assert [point.index for point in change_points(values)] == found
+def test_no_change_where_there_is_no_evidence(values: list[float]) -> None:
+    assert change_points(values) == []
 
 
 def test_the_same_values_give_the_same_answer_in_any_unit() -> None:

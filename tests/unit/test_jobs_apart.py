@@ -65,17 +65,17 @@ def test_the_time_behind_another_job_or_before_a_requeue_is_no_time_in_the_queue
     behind = jobs.JobState("2", "name", "waiting", "Dependency", is_next=True)
     queued = jobs.JobState("2", "name", "waiting", "Resources")
 
-    def cancelled(*states: jobs.JobState, has_begun: bool = False, more_s: int = 0) -> bool:
+    def cancelled(*states: jobs.JobState, has_begun: bool = False, more_s: int = 0) -> list[str]:
         job = jobs.Job(tmp_path, "name", ["r1"], "2", submitted=time.time() - 3600)
         whys = [jobs._why_cancel(job, state, settings, has_begun=has_begun) for state in states]
         job.waits_since -= more_s
-        whys.append(jobs._why_cancel(job, queued, settings, has_begun=has_begun))
-        return "--max-wait" in whys[-1] and not any(whys[:-1])
+        return [*whys, jobs._why_cancel(job, queued, settings, has_begun=has_begun)]
 
-    assert cancelled()
-    assert not cancelled(behind)
-    assert cancelled(behind, queued, more_s=61)
-    assert not cancelled(has_begun=True)
+    too_long = "it waited longer than --max-wait (Resources)"
+    assert cancelled() == [too_long]
+    assert cancelled(behind) == ["", ""]
+    assert cancelled(behind, queued, more_s=61) == ["", "", too_long]
+    assert cancelled(has_begun=True) == [""]
 
 
 def test_a_step_of_an_allocation_is_followed_on_its_own_machine_only(

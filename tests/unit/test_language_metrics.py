@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from make_logs import LLAMA, MEGATRON, megatron, torchtitan
 from measured_logs import run, values
 
-from dlperf_runner.catalog.accelerators import Peak, peak_of
+from dlperf_runner.catalog.accelerators import Peak, memory_of, peak_of
 from dlperf_runner.catalog.reader import own_workloads
 from dlperf_runner.catalog.workload import Attention, Transformer
 from dlperf_runner.core.case import Topology
@@ -232,3 +232,10 @@ def test_what_is_unknown_has_no_peak(accelerator: str | None, precision: str) ->
 def test_peaks_are_those_of_dense_matrices(accelerator: str, precision: str, tflops: float) -> None:
     peak = peak_of(accelerator, precision)
     assert peak and peak.tflops == pytest.approx(tflops, abs=0.06)
+
+
+@pytest.mark.parametrize(("product", "gbps"), [("B300 SXM6 AC", 7750), ("GB200", 8000)])
+def test_a_memory_bandwidth_names_the_data_sheet(product: str, gbps: float) -> None:
+    highest, source = memory_of(product) or (0.0, "")
+    assert highest == gbps
+    assert "data sheet" in source

@@ -115,20 +115,26 @@ def test_minigo_states_its_batch_by_another_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("old", "new", "note"),
     [
-        (r"(\"time_ms\": \d+)", r"\g<1>.410645"),  # v0.7: Intel
-        (r"\"metadata\": ", r'"metadata":  '),  # v2.0: H3C
-        (r"(.*\"train_samples\", \"value\": )\d+(.*)", r"\g<0>\n\g<1>59398\2"),  # v0.7: minigo
-        (r"(\"train_samples\", \"value\": )(\d+)", r"\1[\2]"),  # v1.1: Graphcore
+        (r"(\"time_ms\": \d+)", r"\g<1>.410645", None),  # v0.7: Intel
+        (r"\"metadata\": ", r'"metadata":  ', None),  # v2.0: H3C
+        # v0.7: minigo
+        (
+            *(r"(.*\"train_samples\", \"value\": )\d+(.*)", r"\g<0>\n\g<1>59398\2"),
+            "1281167 and 59398",
+        ),
+        (r"(\"train_samples\", \"value\": )(\d+)", r"\1[\2]", "is not stated"),  # v1.1: Graphcore
     ],
 )
-def test_what_some_submitters_print_otherwise(old: str, new: str) -> None:
+def test_what_some_submitters_print_otherwise(old: str, new: str, note: str | None) -> None:
+    """A note says why a rate is unknown."""
     lines = of_epochs(615.0)
     others = [re.sub(old, new, line) for line in lines]
     assert others != lines
     assert (run := measured(others)).time_to_train_s == 615
-    assert run.samples_per_second in (measured(lines).samples_per_second, {})
+    assert run.samples_per_second == ({} if note else measured(lines).samples_per_second)
+    assert run.throughput_note == note or str(note) in str(run.throughput_note)
 
 
 @pytest.mark.parametrize(

@@ -30,44 +30,45 @@ def cut(lines: list[str], step: int) -> list[str]:
 
 
 TITAN_200 = torchtitan(6000, world=8, steps=200, warmup=34)
+HALF_WARM = torchtitan(6000, world=8, steps=200, warmup=100)
 EARLY = cut(torchtitan(6000, world=8, steps=200), 110)
 MEGATRON_200 = megatron(200.0, batch=16, length=4096, steps=200)
-LLAMA3 = "llama3-8b_b2_bf16_1.log"
+ONLY_ITERATIONS = [line for line in MEGATRON_200 if "train_iters" not in line[:13]]
+LLAMA3 = "llama3-8b_b2_bf16_1.log"  # of Megatron
+RATES = {LLAMA: 8 * 6000, LLAMA3: 16 * 4096 / 0.2}
 MAPPING = "logs:\n  '*.log': {total_steps: 200}\n"
 
 
 @pytest.mark.parametrize(
-    ("lines", "options", "steps", "warmup"),
+    ("name", "lines", "options", "steps", "warmup"),
     [
         # The warm-up is the same share as of the catalogue's 60 steps, 10, rounded up.
-        (torchtitan(6000, world=8, steps=1000, warmup=167), "", "1000", "167"),
-        (torchtitan(6000, world=8, steps=30, every=1, warmup=5), "", "30", "5"),
-        (torchtitan(6000, world=8, steps=20, warmup=4), "", "20", "4"),
+        (LLAMA, torchtitan(6000, world=8, steps=1000, warmup=167), "", "1000", "167"),
+        (LLAMA, torchtitan(6000, world=8, steps=30, every=1, warmup=5), "", "30", "5"),
+        (LLAMA, torchtitan(6000, world=8, steps=20, warmup=4), "", "20", "4"),
         # Each line states the number of steps: iteration 20/ 200.
-        (MEGATRON_200, "", "200", "40"),
-        ([line for line in MEGATRON_200 if "train_iters" not in line[:13]], "", "200", "40"),
+        (LLAMA3, MEGATRON_200, "", "200", "40"),
+        (LLAMA3, ONLY_ITERATIONS, "", "200", "40"),
         # Without a header there are as many as it shows, or as the user states.
-        (without_header(TITAN_200), "", "200", "34"),
-        (without_header(TITAN_200), "--total-steps=200", "200", "34"),
-        (without_header(TITAN_200), "--total-steps=200 --warmup-steps=100", "200", "100"),
-        (without_header(TITAN_200), MAPPING, "200", "34"),
-        (torchtitan(6000, world=8, steps=200, warmup=100), "--warmup-steps=100", "200", "100"),
+        (LLAMA, without_header(TITAN_200), "", "200", "34"),
+        (LLAMA, without_header(TITAN_200), "--total-steps=200", "200", "34"),
+        (LLAMA, without_header(TITAN_200), "--total-steps=200 --warmup-steps=100", "200", "100"),
+        (LLAMA, without_header(TITAN_200), MAPPING, "200", "34"),
+        (LLAMA, HALF_WARM, "--warmup-steps=100", "200", "100"),
         # A run that ended early.
-        (EARLY, "--total-steps=100", "100", "17"),
+        (LLAMA, EARLY, "--total-steps=100", "100", "17"),
     ],
 )
 def test_steps_that_a_log_or_the_user_states(
-    tmp_path: Path, lines: list[str], options: str, steps: str, warmup: str
+    tmp_path: Path, name: str, lines: list[str], options: str, steps: str, warmup: str
 ) -> None:
-    is_megatron = "train_iters" in "".join(lines) or "iteration" in lines[-1]
-    titan(tmp_path, lines, LLAMA3 if is_megatron else LLAMA)
+    titan(tmp_path, lines, name)
     if options == MAPPING:
         (tmp_path / "logs" / "mapping.yml").write_text(options)
     words = [] if options == MAPPING else options.split()
-    rate = 16 * 4096 / 0.2 if is_megatron else 8 * 6000
     _, (case,) = printed_and_cases(tmp_path / "logs", *words)
     assert (case["total_steps"], case["warmup_steps"]) == (steps, warmup)
-    assert float(case["tokens_per_second_median"]) == pytest.approx(rate)
+    assert float(case["tokens_per_second_median"]) == pytest.approx(RATES[name])
 
 
 @pytest.mark.parametrize(

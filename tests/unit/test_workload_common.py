@@ -46,6 +46,28 @@ def test_what_is_no_training_is_said() -> None:
         assert found.startswith(problem) and bool(found) is bool(problem)
 
 
+PUBLISHED_RUNS = [
+    (mxnet_arcface, {"network": "r100", "parallel": "model", "devices": 1, "batch_size": 64}),
+    (mxnet_arcface, {"iterations": 120, "frequent": 20, "classes": 85742, "dtype": "float32"}),
+    (mxnet_resnet50, {"batch_size": 128, "dtype": "float32", "iterations": 120, "classes": 1000}),
+    (mxnet_resnet50, {"image_size": 224, "log_interval": 1, "no_cuda": False}),
+    (oneflow_resnet50, {"batch_size": 128, "iterations": 200, "log_interval": 20, "lr": 0.001}),
+    (oneflow_resnet50, {"image_size": 224, "classes": 1000, "nodes": 1, "devices": 1}),
+    (paddle_arcface, {"batch_size": 128, "iterations": 150, "log_period": 1, "lr": None}),
+    (paddle_arcface, {"image_size": 112, "classes": 85742, "parallel": "model"}),
+    (tensorflow_resnet50, {"batch_size": 256, "iterations": 500, "warmup_steps": 200}),
+    (tensorflow_resnet50, {"display_every": 10, "image_size": 224, "classes": 1001, "lr": None}),
+    (tensorflow_resnet50, {"precision": "fp32", "xla": False, "no_cuda": False}),
+]
+
+
+@pytest.mark.parametrize(("program", "settings"), PUBLISHED_RUNS)
+def test_the_defaults_are_the_published_runs(
+    program: ModuleType, settings: dict[str, object]
+) -> None:
+    assert settings.items() <= vars(program.parse_arguments([])).items()
+
+
 # The program's training is over; its losses are those of the test. Stand-ins of the frameworks say
 # when the process parts from the others.
 ENDS = {
