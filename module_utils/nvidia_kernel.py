@@ -30,8 +30,8 @@ def next_kernel(root):
         return [int(number) for number in re.findall(r"\d+", re.split(r"\.el\d", name)[0])]
 
     def flavour(name):
-        """6.8.0-87-generic, 5.14.0-503.el9.x86_64+debug, 5.15.0-205.149.5.1.el8uek.x86_64"""
-        return re.findall(r"uek|\+.*", name) if ".el" in name else name.rpartition("-")[2]
+        """6.1.0-18-cloud-amd64, 5.14.0-503.el9.x86_64+debug, 5.15.0-205.149.5.1.el8uek.x86_64, 4.18.0-553.rt7.342.el8_10.x86_64"""
+        return re.findall(r"uek|\.rt\d|\+.*", name) if ".el" in name else re.sub(r"^\d[^-]*-(?:\d[^-]*-)?", "", name)
 
     def has_module(name):
         return "/nvidia.ko" in (text(root, "lib/modules", name, "modules.dep") or "")

@@ -166,7 +166,7 @@ def _message(parameters: Mapping[str, str]) -> str | None:
     names = ("message_bytes", "aggregated_iterations", "blocking", "cuda_graphs")
     size, *options = (parameters.get(name) for name in names)
     used = [f"{name}={text}" for name, text in zip(names[1:], options, strict=True) if text]
-    return " ".join([size or "unknown", *used]) if size or used else None
+    return " ".join([str(size or "unknown"), *used]) if size or used else None
 
 
 def _wheels(versions: Mapping[str, object]) -> dict[str, object]:

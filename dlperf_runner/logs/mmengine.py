@@ -83,6 +83,7 @@ _OLD_STEPS = replace(
     _OLD_EPOCHS,
     sample="... - mmseg - INFO - Iter [100/80000]\tlr: ..., eta: 9:21:10, time: 0.387, ...",
     marker=b"Iter [",
+    evaluation=b"Iter(val) [",
     entry=Expression(
         rb"Iter(?P<evaluation>\(val\))?+ \[ {0,8}+(?P<step>\d{1,9}+)(?:/\d{1,9}+\]%s|\])"
         % _OLD_TIME

@@ -268,7 +268,9 @@ class Lines:
         """True if a rate in this unit is not in that of the sample, or of the durations."""
         if is_prefix(unit) or (self._unit is not None and unit != self._unit):
             return True
-        return self._seconds is not None and seconds_of(unit) not in (None, self._seconds)
+        if self._seconds is None:
+            return False
+        return counts_steps(unit) or seconds_of(unit) not in (None, self._seconds)
 
 
 def _time_of_line(lines: bytes, at: int) -> bytes:

@@ -233,6 +233,8 @@ class Format:
 
     `opening`: a step has several lines. A match with a step and no rate contains this literal text
     instead of `marker`, and gives the step of the next matches, which have a rate and no step.
+    `evaluation`: the literal text of lines of evaluations in the place of a step's; their matches
+    have a group of this name.
     `zero_based`: the log counts iterations from 0, so its first line is that of step 1.
     `silent_warmup`: nothing is printed during warm-up. `one_step`: a rate is that of a single step;
     by default, a rate covers all steps since the line before it. `first_too`: the log has a line
@@ -277,6 +279,7 @@ class Format:
     rate: bytes
     statements: tuple[Statement, ...]
     opening: bytes = b""
+    evaluation: bytes = b""
     zero_based: bool = False
     silent_warmup: bool = False
     one_step: bool = False
@@ -318,8 +321,8 @@ class Format:
     def markers(self) -> tuple[bytes, ...]:
         """The literal texts of the lines that are read; each line has one of them."""
         markers = (self.marker, *(statement.marker.encode() for statement in self.statements))
-        opening = (self.opening,) if self.opening else ()
-        return (*markers, *opening, *(self.watch.markers if self.watch else ()))
+        others = filter(None, (self.opening, self.evaluation))
+        return (*markers, *others, *(self.watch.markers if self.watch else ()))
 
     @cached_property
     def whole_rates(self) -> re.Pattern[bytes]:

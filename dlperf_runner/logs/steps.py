@@ -260,11 +260,7 @@ def _check_speeds(
     if not is_stated or not any(stamps):
         return
     lines = zip(steps, speeds, text.unix_times(stamps), strict=True)
-    pairs = [
-        ((step - before) / speed, end - begin)
-        for (before, _, begin), (step, speed, end) in pairwise(lines)
-        if begin and end and end > begin and speed and step > before
-    ]
+    pairs = [*_between_stamps(lines)]
     by_lines, by_stamps = (sum(times) for times in zip(*pairs, strict=True)) if pairs else (0, 0)
     if by_stamps < _LEAST_STAMPED or by_lines <= _MOST_TOO_SLOW * by_stamps:
         return
@@ -277,10 +273,13 @@ def _check_speeds(
         if usual <= _MOST_TOO_SLOW or len(pairs) < _LEAST_PAIRS or 2 * agreeing < len(pairs):
             return  # single long steps, or lines that were stamped late
         problem, unit = "the times are not those of single steps", _UNITS.get(form.seconds)
+        # Stamps of whole seconds make single ratios coarse.
+        mean = by_lines / by_stamps
+        number = mean if abs(mean / usual - 1) < _ALIKE else usual
         hint = (
-            f"if each is of {usual:.0f} steps: --step-time-unit {unit}/{usual:.0f}"
+            f"if each is of {number:.0f} steps: --step-time-unit {unit}/{number:.0f}"
             if unit
-            else f"the unit of --step-time-unit is {usual:.1f} times too long"
+            else f"the unit of --step-time-unit is {number:.1f} times too long"
         )
     raise LineError(
         block.line(next(with_rate(form, block.data)).start("rate")),
@@ -289,6 +288,23 @@ def _check_speeds(
         found=f"{by_stamps:.0f} s",
         hint=hint,
     )
+
+
+def _between_stamps(
+    lines: Iterable[tuple[int, float | None, float | None]],
+) -> Iterator[tuple[float, float]]:
+    """The seconds of the steps between two different time stamps, as printed and by the stamps:
+    several lines may have the same one. A line has a step, its steps per second, and a stamp."""
+    began = printed = 0.0
+    for (before, _, begin), (step, speed, end) in pairwise(lines):
+        if not (begin and end and speed and step > before and end >= begin):
+            began = printed = 0.0
+            continue
+        began = began or begin
+        printed += (step - before) / speed
+        if end > began:
+            yield printed, end - began
+            began, printed = end, 0.0
 
 
 def _check_bytes(form: Format, block: Block) -> None:

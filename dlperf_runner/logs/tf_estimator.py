@@ -73,26 +73,28 @@ def as_table(pieces: Iterable[bytes]) -> StepTable:
 def _refuse_other_rate(
     losses: Sequence[tuple[int, int, float | None]], rates: Sequence[float], lines: Sequence[int]
 ) -> None:
-    """Raise LineError if more than one rate stands between two losses, only there, and contradicts
-    the seconds that the second one prints. `losses`: of each its step, the number of rates before
-    it, and its seconds."""
+    """Raise LineError if more rates than between most others stand between two losses, and
+    contradict the seconds that the second one prints. `losses`: of each its step, the number of
+    rates before it, and its seconds."""
     between = [
-        (step - last, before, count, seconds)
+        (step - last, count - before, count, seconds)
         for (last, before, _), (step, count, seconds) in pairwise(losses)
     ]
-    others = [each for each in between if each[2] - each[1] != 1]
-    if len(others) != 1 or others[0][0] > min(steps for steps, *_ in between):
-        return
-    ((steps, before, count, seconds),) = others
-    by_rates = sum(steps / (count - before) / rate for rate in rates[before:count])
-    if seconds and by_rates and not 0.8 < by_rates / seconds < 1.25:
-        raise LineError(
-            lines[count - 1],
-            "the rates between two losses contradict their time",
-            expected=f"{seconds:g} s",
-            found=f"{by_rates:.3f} s by {count - before} rates",
-            hint="remove lines of another process or of an evaluation",
-        )
+    (usual, times), *_ = Counter(each[:2] for each in between).most_common(1) or [((0, 0), 0)]
+    if not usual[1] or times <= 0.6 * len(between):
+        return  # rates and losses have intervals of their own
+    for steps, number, count, seconds in between:
+        if not seconds or steps > usual[0] or number <= usual[1]:
+            continue
+        by_rates = sum(steps / number / rate for rate in rates[count - number : count])
+        if not 0.8 < by_rates / seconds < 1.25:
+            raise LineError(
+                lines[count - 1],
+                "the rates between two losses contradict their time",
+                expected=f"{seconds:g} s",
+                found=f"{by_rates:.3f} s by {number} rates, where others have {usual[1]}",
+                hint="remove lines of another process or of an evaluation",
+            )
 
 
 def _restarted(line: int, step: int, before: int) -> LineError:

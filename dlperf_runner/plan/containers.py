@@ -91,8 +91,8 @@ _DIGESTS = (
 )
 _SAVE = (
     "images that are built twice differ:"
-    " build on one node, then `{engine} save` and `{engine} load`. The IDs of Docker 29 on a fresh"
-    " node differ from those on an upgraded one (docs/containers.md)"
+    " build on one node, then `{engine} save` and `{engine} load`. IDs of Docker 29 on a fresh node"
+    " differ from those on an upgraded one or of podman (docs/containers.md)"
 )
 
 

@@ -349,7 +349,7 @@ def test_no_processes_and_none_that_can_be_seen() -> None:
 EL8, EL9 = "4.18.0-{}.el8_10.x86_64", "5.14.0-{}.el9.x86_64"
 # Those installed beside the running one, by release of RHEL.
 KERNELS = {
-    "": ("6.8.0-9-generic", "6.8.0-142-generic"),
+    "": ("6.8.0-9-generic", "6.8.0-142-generic", "6.1.0-20-cloud-amd64"),
     "8": (EL8.format(553), EL8.format("553.5.1")),
     "9": (
         *(EL9.format("611.5.1"), EL9.format("611.5.1") + "+debug", "0-rescue-0af"),
@@ -376,6 +376,7 @@ KERNELS = {
             None,
         ),
         # Another flavour, and an older kernel
+        ("6.1.0-18-amd64", {"6.1.0-18-amd64": "updates/dkms/nvidia.ko"}, None),
         ("6.8.0-1031-aws", {"6.8.0-1031-aws": "updates/dkms/nvidia.ko"}, None),
         ("6.8.0-143-generic", {"6.8.0-143-generic": "updates/dkms/nvidia.ko"}, None),
         (EL9.format(503), {EL9.format(503): "extra/nvidia.ko.xz"}, EL9.format("611.5.1")),

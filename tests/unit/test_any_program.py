@@ -295,6 +295,12 @@ def test_a_time_of_many_steps_has_such_a_unit(here: Path) -> None:
     results = load(here / "logs", regex=regex, step_time_unit="s/100")
     (rate,) = results.frame.query("metric == 'samples_per_second'")["value"]
     assert (results.problems, rate) == ([], pytest.approx(2 * 64 * 100 / 10))
+    # Several lines with the same stamp
+    line = "2023-03-02 10:{n:02d}:{s:02d} batch: [{step}/900], time: 3.0s"
+    times = [divmod(3 * step // 10, 60) for step in range(1, 300)]
+    often = [line.format(n=n, s=s, step=step) for step, (n, s) in enumerate(times, 1)]
+    write(here / "logs" / "rn50_1n2g_b64_fp32.log", often)
+    assert "--step-time-unit s/10" in str(only(load(here / "logs", regex=regex)).hint)
     # One long step is none of many, which its line counts for all since the line before.
     lines = [line.replace("10.0s", "90.0s" if n == 20 else "0.1s") for n, line in enumerate(lines)]
     write(here / "logs" / "rn50_1n2g_b64_fp32.log", lines)
