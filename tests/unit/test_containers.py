@@ -147,7 +147,7 @@ def test_an_image_needs_a_digest(
     ("first", "second", "said"),
     [
         ({NGC: DIGEST}, {NGC: OTHER}, "node2: dlperf_container_images: the nodes of one run"),
-        ({NGC: f"id:{DIGEST}"}, {NGC: f"id:{OTHER}"}, "`docker load`. The IDs of Docker 29"),
+        ({NGC: f"id:{DIGEST}"}, {NGC: f"id:{OTHER}"}, "`docker load`. IDs of Docker 29"),
         ("", "other:5000", "dlperf_registry: the nodes of one run"),
     ],
 )
