@@ -21,6 +21,11 @@ from dlperf_runner.core.errors import Stopped
 
 # Of a run: mpirun, job_run.py, and the script of the job.
 KILL_JOB = "kill -KILL $(ps -o ppid= -p $PPID) $PPID"
+# Until the job has recorded that its run began, which takes up to a poll.
+IS_RECORDED = (
+    'm=$(mktemp); for _ in {1..60}; do [[ $(find "${0%/*}"/.. -name "started.*" -newer "$m") ]]'
+    ' && break; sleep 0.05; done; rm "$m"'
+)
 
 
 def make_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import standins
 from command_line import call
-from job_campaigns import KILL_JOB, asked, campaign, execute, hold, outcomes, program
+from job_campaigns import IS_RECORDED, KILL_JOB, asked, campaign, execute, hold, outcomes, program
 
 from dlperf_runner.campaign import lock
 from dlperf_runner.campaign.directory import read_plan, read_records, remaining_plan
@@ -107,7 +107,7 @@ def test_a_job_that_ends_in_the_middle(site: Path, state: str, category: str, wo
     """Slurm kills the job's script while the first of two runs is active."""
     folder = site.parent / "bin"
     ends = f"sed -i s/^RUNNING/{state}/ {folder}/state/job1"
-    program(folder, f"{ends}; {KILL_JOB}")
+    program(folder, f"{IS_RECORDED}; {ends}; {KILL_JOB}")
     directory = campaign(site, nodes="1", repeats=2)
     (problem,) = execute(directory, Policy(on_node_loss="stop"))[0]
     first, second = outcomes(directory)

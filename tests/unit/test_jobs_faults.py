@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from command_line import call
 from job_campaigns import (
+    IS_RECORDED,
     KILL_JOB,
     asked,
     campaign,
@@ -112,7 +113,7 @@ def fails(site: Path, state: str, times: int) -> None:
     """Let the scheduler end the first jobs in this state, while their run is active."""
     folder = site.parent / "bin"
     ends = f"sed -i s/^RUNNING/{state}/ {folder}/state/job$SLURM_JOB_ID; {KILL_JOB}; sleep 9"
-    program(folder, f"(( SLURM_JOB_ID > {times} )) || {{ {ends}; }}")
+    program(folder, f"(( SLURM_JOB_ID > {times} )) || {{ {IS_RECORDED}; {ends}; }}")
 
 
 def test_a_run_whose_job_lost_a_node_is_repeated(site: Path) -> None:
@@ -146,7 +147,9 @@ def test_a_requeued_job_repeats_only_what_had_not_ended(site: Path, *, records_i
     directory = submitted(site, nodes="1", repeats=2)
     state = site.parent / "bin/state"
     count = f"n=$(ls {state} | grep -c start); touch {state}/start$n; echo $n"
-    program(site.parent / "bin", f"{count}; [[ $n != 1 ]] || {{ {KILL_JOB}; sleep 2; }}")
+    program(
+        site.parent / "bin", f"{count}; [[ $n != 1 ]] || {{ {IS_RECORDED}; {KILL_JOB}; sleep 2; }}"
+    )
     assert start_job(directory) == -9
     if records_it:
         end = {"exit_status": 143, "ended": "2026-11-22T22:00:00+00:00"}
@@ -169,7 +172,7 @@ def test_a_requeued_job_repeats_only_what_had_not_ended(site: Path, *, records_i
 def test_a_job_does_not_repeat_a_run_for_ever(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "LAG_POLLS", 2)
     directory = submitted(site, nodes="1")
-    program(site.parent / "bin", f"{KILL_JOB}; sleep 2")
+    program(site.parent / "bin", f"{IS_RECORDED}; {KILL_JOB}; sleep 2")
     assert [start_job(directory) for _ in range(4)] == [-9, -9, -9, 0]
     program(site.parent / "bin", "echo '# out'")
     execute(directory)

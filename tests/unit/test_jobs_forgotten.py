@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import standins
-from job_campaigns import KILL_JOB, execute, outcomes, program, start_job, submitted
+from job_campaigns import IS_RECORDED, KILL_JOB, execute, outcomes, program, start_job, submitted
 
 from dlperf_runner.schedulers import slurm
 
@@ -44,7 +44,7 @@ def sacct(site: Path, script: str) -> Path:
 def cut_off(site: Path) -> Path:
     """A campaign whose job was killed in its first run, and which Slurm has forgotten."""
     directory = submitted(site, nodes="1", repeats=2)
-    program(site.parent / "bin", f"{KILL_JOB}; sleep 2")
+    program(site.parent / "bin", f"{IS_RECORDED}; {KILL_JOB}; sleep 2")
     assert start_job(directory) == -9
     (site.parent / "bin/state/job1").unlink()
     program(site.parent / "bin", "echo '# out'")
