@@ -42,12 +42,13 @@ from .statements import EXACT
 
 # Behind the time is the end of its text, so that none of its digits can be missing.
 _START = (
-    rb'DLL(?P<json>L)?+ (?:\{"timestamp": ")?+(?P<rate>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{6})?+'
+    rb'DLL(?>(?P<json>L)?) (?>(?:\{"timestamp": ")?)'
+    rb"(?P<rate>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?>(?:\.\d{6})?)"
     rb'|\d{9,11}+\.\d{1,6}+)(?(json)", (?>[^\r\n]{0,1000}?"step": )| - )'
 )
 _STEP = re.compile(
     _START + rb"(?(json)\[\d{1,9}+, |Training Epoch: \d{1,9}+ Training Iteration: )"
-    rb"(?P<step>\d{1,12}+)(?:\.0)?+"
+    rb"(?P<step>\d{1,12}+)(?>(?:\.0)?)"
     rb'(?(json)\], "data": \{"|  )(?P<kind>average|final)_loss(?: :|":) (?P<loss>[^\s,}]{1,64}+)'
     rb'(?:(?>[^\r\n]{0,1000}?skipped_steps(?: :|":) )(?P<skipped>\d{1,12}+))?'
 )

@@ -30,8 +30,8 @@ _OPTION = re.compile(r'\b(\w{1,64}+)(?: :|":) "?([^\s,"}]{1,1000}+)', re.ASCII)
 _PARAMETER = "PARAMETER"
 # A line with a rate, in either file, up to the loss.
 START = (
-    rb'DLL(?P<json>L)?+ (?:\{"timestamp": ")?+'
-    rb"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}|\d{9,11}+\.\d{1,9}+)?+"
+    rb'DLL(?>(?P<json>L)?) (?>(?:\{"timestamp": ")?)'
+    rb"(?>(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}|\d{9,11}+\.\d{1,9}+)?)"
     rb'(?(json)(?>[^\r\n]{0,1000}?"step": \[)| - Epoch: )(?P<epoch>\d{1,6}+)'
     rb"(?(json), | Iteration: )(?P<step>\d{1,12}+)"
     rb'(?(json)\], "data": \{"| {1,8}+)train\.loss(?: :|":) (?P<loss>[^\s,]{1,64}+)'

@@ -36,9 +36,9 @@ FORMAT = Format(
         rb"train_inner(?> \| |\]\[INFO\] - )"
         rb'(?:epoch \d{1,9}+: {1,16}+\d{1,12}+ / \d{1,12}+ |\{"epoch": \d{1,9}+, "update": %(w)s ")'
         rb"(?:loss%(is)s(?P<loss>[^\s,\"]{1,64}+)%(next)s)?"
-        rb"(?:(?!wps)%(field)s){0,24}+wps%(is)s(?P<rate>[^\s,\"]{1,64}+)%(next)s"
+        rb"(?>(?:(?!wps)%(field)s){0,24})wps%(is)s(?P<rate>[^\s,\"]{1,64}+)%(next)s"
         rb"ups%(is)s(?P<steps_per_second>[^\s,\"]{1,64}+)%(next)s"
-        rb"(?:(?!num_updates)%(field)s){0,24}+num_updates%(is)s(?P<step>\d{1,12}+)%(next)s"
+        rb"(?>(?:(?!num_updates)%(field)s){0,24})num_updates%(is)s(?P<step>\d{1,12}+)%(next)s"
         % {b"w": text.WORD, b"is": _IS, b"next": _NEXT, b"field": _FIELD}
     ),
     rate=rb"\d+(?:\.\d+)?(?:e\+\d\d)?",

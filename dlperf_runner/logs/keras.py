@@ -61,7 +61,7 @@ _TIMED = _SAMPLES._replace(
     "  --regex 'Epoch (?P<step>\\d+)/|s (?P<step_time>\\d+)us/sample' --rates-are-per WHOSE\n"
     "  WHOSE: device under Horovod or with one GPU, world or node if one process drives all GPUs",
 )
-_TRAIN_ON = r"\bTrain on \d{1,12}+ samples(?:, validate on \d{1,12}+ samples)?+\s*+$"
+_TRAIN_ON = r"\bTrain on \d{1,12}+ samples(?>(?:, validate on \d{1,12}+ samples)?)\s*+$"
 _LEAST_STEP = 1e-3  # s; a shorter time may be that of a sample
 _MANY, _SHORT = 5000, 0.02  # steps of an epoch, and s; samples if there are more, and shorter ones
 # What shows that a bar counts steps: its first state, or a line of TensorFlow 2.0 and 2.1.
@@ -193,7 +193,7 @@ def _of_epochs(table: StepTable, ends: Mapping[tuple[int, int], Sequence[_End]])
 
 _ENTRY = re.compile(
     rb"(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+) (?:\[[=>.]{1,99}+\] -|[\x80-\xff]{1,300}+|-) "
-    rb"(?:(?P<elapsed>\d{1,7}+)s|\d[\d:]{2,9}+)(?: -)?+(?:(?>[^\r\n]{0,1500}?s/epoch -))? "
+    rb"(?:(?P<elapsed>\d{1,7}+)s|\d[\d:]{2,9}+)(?>(?: -)?)(?:(?>[^\r\n]{0,1500}?s/epoch -))? "
     rb"(?P<rate>\d{1,9}+)(?P<unit>us|ms|s)/step"
 )
 # The devices of one process; those of several workers have other names.

@@ -35,9 +35,9 @@ FORMAT = Format(
         rb'\{"tracker": "[^"\r\n]{1,64}+", "event": "log", "step": (?P<step>\d{1,12}+), '
         rb'"metrics": \{'
         rb'(?:"train/loss": (?P<loss>[^\s,}]{1,64}+)|'
-        rb'(?:(?!"throughput/tokens_per_second)%(v)s){0,8}+"throughput/tokens_per_second": '
-        rb'(?P<rate>[^\s,}]{1,64}+)(?:, (?:(?!"throughput/mfu)%(v)s){0,4}+'
-        rb'"throughput/mfu": (?P<mfu>\d{1,3}+(?:\.\d{1,20}+)?+))?+)(?=[,}])' % {b"v": _VALUE}
+        rb'(?>(?:(?!"throughput/tokens_per_second)%(v)s){0,8})"throughput/tokens_per_second": '
+        rb'(?P<rate>[^\s,}]{1,64}+)(?>(?:, (?>(?:(?!"throughput/mfu)%(v)s){0,4})'
+        rb'"throughput/mfu": (?P<mfu>\d{1,3}+(?>(?:\.\d{1,20}+)?)))?))(?=[,}])' % {b"v": _VALUE}
     ),
     rate=text.FLOAT,
     statements=(

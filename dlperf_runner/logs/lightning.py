@@ -44,7 +44,9 @@ _ROUNDED = 0.005  # two decimals
 _NEAR = 1.5  # seconds
 _FEW = 0.1  # damaged lines, as a share
 _VALIDATION = b"Validati"
-_CONSUMED = re.compile(rb"[^\r\n]{0,600}?, consumed_samples=(?:(\d{1,15}+)(?:\.0{1,4}+)?+[,\]])?")
+_CONSUMED = re.compile(
+    rb"[^\r\n]{0,600}?, consumed_samples=(?:(\d{1,15}+)(?>(?:\.0{1,4}+)?)[,\]])?"
+)
 
 
 class _Update(NamedTuple):
@@ -236,9 +238,9 @@ _COUNT = rb"(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+)"
 _RATE = rb" {1,8}+(?P<rate>\d{1,9}+\.\d{1,9}+)(?P<unit>it/s|s/it)"
 _LOSS = rb"(?:[^\r\n\]]{0,200}?(?<!val)[ _]loss(?:_step)?(?:=|: )(?P<loss>[^\s,\]]{1,40}+))?"
 _TQDM_BAR = re.compile(
-    rb"Epoch (?P<epoch>\d{1,6}+):(?: {1,8}+\d{1,3}+%%)?+(?: ?\|[^|\r\n]{0,1000}+\|| :)?+ "
+    rb"Epoch (?P<epoch>\d{1,6}+):(?>(?: {1,8}+\d{1,3}+%%)?)(?>(?: ?\|[^|\r\n]{0,1000}+\|| :)?) "
     rb"(?P<step>\d{1,9}+)(?:/(?P<of_epoch>\d{1,9}+|\?)|it) "
-    rb"\[(?P<elapsed>[\d:]{4,12}+)(?:<[^,\]\r\n]{0,20}+)?+,%s%s" % (_RATE, _LOSS)
+    rb"\[(?P<elapsed>[\d:]{4,12}+)(?>(?:<[^,\]\r\n]{0,20}+)?),%s%s" % (_RATE, _LOSS)
 )
 _TQDM = Format(
     name="lightning",

@@ -22,7 +22,7 @@ _LONGEST = 700  # bytes in a line
 _MOST_KINDS = 2000
 _ENOUGH = 3  # lines of a kind that repeats
 _SHOWN = 8  # of these, so that times since the start are recognised by their growth
-_NUMBER = re.compile(r"\d{1,20}+(?:[.,]\d{1,20}+){0,6}+(?:[eE][-+]\d{1,3}+)?+")
+_NUMBER = re.compile(r"\d{1,20}+(?>(?:[.,]\d{1,20}+){0,6})(?>(?:[eE][-+]\d{1,3}+)?)")
 _FRACTION = re.compile(r"\d\.\d")
 _COUNT = re.compile(r"\d{1,20}|\d{1,3}(?:,\d{3}){1,6}")
 _STEP_WORD = re.compile(
@@ -35,7 +35,7 @@ _RATE_UNIT = re.compile(rf"\s{{0,2}}{THINGS}(?:/| per )s(?:ec(?:ond)?)?\b", re.I
 _RATE_WORD = re.compile(
     r"(?:ips|fps|tgs|tps|wps|speed|throughput"
     rf"|{THINGS}(?:/|[-_ ]?per[-_ ]?)s(?:ec(?:ond)?)?{_WHOSE})"
-    r"(?: \([a-z/ ]{1,32}+\))?+\W{0,4}+ {0,12}+$",
+    r"(?>(?: \([a-z/ ]{1,32}+\))?)\W{0,4}+ {0,12}+$",
     re.IGNORECASE,
 )
 _PLAIN_RATE_UNIT = re.compile(r"/s(?:ec)?\b")

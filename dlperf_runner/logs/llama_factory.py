@@ -21,7 +21,7 @@ FORMAT = Format(
     marker=b'"current_steps": ',
     entry=Expression(
         rb'"current_steps": (?P<step>\d{1,12}+), "total_steps": (?P<total>\d{1,12}+), '
-        rb'"loss": (?P<loss>[^\s,]{1,64}+), (?:"[a-z_]{1,32}+": [^\s,"]{1,64}+, ){0,12}+'
+        rb'"loss": (?P<loss>[^\s,]{1,64}+), (?>(?:"[a-z_]{1,32}+": [^\s,"]{1,64}+, ){0,12})'
         rb'"elapsed_time": "[^"\r\n]{1,40}+", "remaining_time": "[^"\r\n]{1,40}+", '
         rb'"throughput": "?(?P<rate>[^\s,"]{1,64}+)"?, '
         rb'"total_tokens": (?P<amount>\d{1,18}+)(?:\}|, )'

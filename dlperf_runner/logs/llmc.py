@@ -22,7 +22,7 @@ FORMAT = Format(
     sample="step    1/60 | loss 10.960000 (+nanz)| norm 1.4800 (+nanz)| ... | 1266887 tok/s",
     marker=b" tok/s",
     entry=Expression(
-        rb"step {1,8}+(?P<step>\d{1,9}+)/(?P<total>\d{1,9}+)(?: \||:) (?:train )?+"
+        rb"step {1,8}+(?P<step>\d{1,9}+)/(?P<total>\d{1,9}+)(?: \||:) (?>(?:train )?)"
         rb"loss (?P<loss>\S{1,64}+) [^\r\n]{0,160}?(?P<rate>[^\s(|]{1,64}+) tok/s"
     ),
     rate=rb"\d+",

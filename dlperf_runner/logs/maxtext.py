@@ -78,7 +78,7 @@ _EARLIEST = Format(
     marker=b"completed step: ",
     entry=Expression(
         rb"completed step: (?P<step>\d{1,12}+), seconds: (?P<rate>[^\s,]{1,64}+),"
-        rb" TFLOP/s(?:/device)?+: (?P<tflops>\d{1,9}+\.\d{3}), loss: (?P<loss>[^\s,]{1,64}+)"
+        rb" TFLOP/s(?>(?:/device)?): (?P<tflops>\d{1,9}+\.\d{3}), loss: (?P<loss>[^\s,]{1,64}+)"
     ),
     rate=rb"\d+\.\d{3}",
     statements=_STATEMENTS,

@@ -33,7 +33,7 @@ _OF_GRAPHS = Format(
         rb"Epoch:\[ {0,8}+(?P<epoch>\d{1,9}+)/ {0,8}+\d{1,9}+\], "
         rb"step:\[ {0,8}+(?P<step>\d{1,9}+)/ {0,8}+(?P<of_epoch>\d{1,9}+)\], "
         rb"loss: ?\[? {0,8}+(?P<loss>[^\s,/]{1,64}+)[^\r\n,]{0,64}+,"
-        rb"(?: [a-z_]{1,32}_loss: {1,8}+[\d.]{1,32}+,){0,5}+ per_step_time: \d{1,12}+ms"
+        rb"(?>(?: [a-z_]{1,32}_loss: {1,8}+[\d.]{1,32}+,){0,5}) per_step_time: \d{1,12}+ms"
         rb"|\| {1,8}+(?P<rate>\S{1,64}+) samples/s/p "
     ),
     rate=rb"\d+\.\d{5}",

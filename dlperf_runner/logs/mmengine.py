@@ -85,7 +85,7 @@ _OLD_STEPS = replace(
     marker=b"Iter [",
     evaluation=b"Iter(val) [",
     entry=Expression(
-        rb"Iter(?P<evaluation>\(val\))?+ \[ {0,8}+(?P<step>\d{1,9}+)(?:/\d{1,9}+\]%s|\])"
+        rb"Iter(?>(?P<evaluation>\(val\))?) \[ {0,8}+(?P<step>\d{1,9}+)(?:/\d{1,9}+\]%s|\])"
         % _OLD_TIME
     ),
 )

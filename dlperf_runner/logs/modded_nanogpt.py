@@ -26,7 +26,7 @@ from .records import Columns, Format, Header, LineError, StepTable
 _ENTRY = re.compile(
     rb"\bstep:(?P<step>\d{1,9}+)/(?P<total>\d{1,9}+) "
     rb"(?:train_loss:(?P<loss>\S{1,32}+) |(?P<validation>val_loss:)\S{1,32}+ )?"
-    rb"train_time:(?P<rate>\d{1,12}+(?:\.\d{3})?+)(?P<unit>m?s) "
+    rb"train_time:(?P<rate>\d{1,12}+(?>(?:\.\d{3})?))(?P<unit>m?s) "
     rb"step_avg:(?P<mean>\d{1,9}+\.\d\d|nan)ms"
 )
 

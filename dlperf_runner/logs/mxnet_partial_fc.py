@@ -19,7 +19,7 @@ FORMAT = Format(
     sample="rank-id:0:2021-01-08 19:20:21,208-Iter:40 Rank:177.61 it/sec Total:1420.85 it/sec ...",
     marker=b" it/sec Total:",
     entry=Expression(
-        rb"(?:(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})-)?+Iter:(?P<step>\d{1,12}+) "
+        rb"(?>(?:(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})-)?)Iter:(?P<step>\d{1,12}+) "
         rb"Rank:%(w)s it/sec Total:(?P<rate>%(w)s) it/sec " % {b"w": text.WORD}
     ),
     rate=rb"\d+\.\d\d",

@@ -23,11 +23,12 @@ FORMAT = Format(
     sample="step 00010/21400 (0.05%) | loss: 9.123456 | ... | dt: 1200.11ms | tok/sec: 436,906 |",
     marker=b" | tok/sec: ",
     entry=Expression(
-        rb"step {1,8}+(?P<step>\d{1,9}+)(?:/(?P<total>\d{1,9}+))?+(?: \([\d.]{1,8}+%%\))?+ \| "
+        rb"step {1,8}+(?P<step>\d{1,9}+)(?>(?:/(?P<total>\d{1,9}+))?)"
+        rb"(?>(?: \([\d.]{1,8}+%%\))?) \| "
         rb"loss: (?P<loss>%s) \| [^\r\n]{0,120}?dt: [\d.]{1,16}+ms \| tok/sec: "
         rb"(?P<rate>\S{1,64}+)(?: \||(?<=\.\d\d)%s)" % (text.WORD, text.END)
     ),
-    rate=rb"\d+\.\d\d|\d{1,3}(?:,\d{3})*+",
+    rate=rb"\d+\.\d\d|\d{1,3}(?>(?:,\d{3})*)",
     statements=(
         stated(
             "Tokens / micro-batch / rank: ",

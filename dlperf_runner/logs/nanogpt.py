@@ -30,7 +30,7 @@ FORMAT = Format(
     statements=(
         stated(
             "tokens per iteration will be: ",
-            r"will be: (?P<tokens_per_step>\d{1,3}+(?:,\d{3}){1,6}+)(?!\S)",
+            r"will be: (?P<tokens_per_step>\d{1,3}+(?>(?:,\d{3}){1,6}))(?!\S)",
         ),
     ),
     zero_based=True,

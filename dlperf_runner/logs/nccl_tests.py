@@ -47,7 +47,7 @@ from .reader import Block, blocks
 from .records import CUT, Columns, Expression, Format, Header, LineError, StepTable
 
 _BLANKS = rb" {1,40}+"
-_NUMBER = rb"\d{1,32}+(?:\.\d{1,32}+)?+(?:e[+-]\d{1,3}+)?+"
+_NUMBER = rb"\d{1,32}+(?>(?:\.\d{1,32}+)?)(?>(?:e[+-]\d{1,3}+)?)"
 _IS_NUMBER = re.compile(_NUMBER)
 _IS_ROOT = re.compile(rb"-?\d{1,9}")
 _IS_OPERATION = re.compile(rb"[a-z]\w{0,32}")
@@ -68,10 +68,10 @@ _SIZES = re.compile(
 )
 _LESS = re.compile(rb"# Reducing maxBytes to (\d{1,18}) due to memory")
 _RANK = re.compile(
-    rb"#%(b)sRank%(b)s(\d{1,9}+)%(b)s(?:Group%(b)s(\d{1,9}+) )?+(?>.{0,200}? on%(b)s)(\S{1,255}+)"
-    rb" device " % {b"b": _BLANKS}
+    rb"#%(b)sRank%(b)s(\d{1,9}+)%(b)s(?>(?:Group%(b)s(\d{1,9}+) )?)"
+    rb"(?>.{0,200}? on%(b)s)(\S{1,255}+) device " % {b"b": _BLANKS}
 )
-_PROGRAM = re.compile(rb"# Collective test starting: (?:\S{0,255}/)?+([a-z_]{1,64}?)_perf")
+_PROGRAM = re.compile(rb"# Collective test starting: (?>(?:\S{0,255}/)?)([a-z_]{1,64}?)_perf")
 _AVERAGE = re.compile(
     rb"# Avg bus bandwidth%s: (%s)(?: (?:OK|FAILED))? {0,40}+(?=[\r\n]|\Z)" % (_BLANKS, _NUMBER)
 )

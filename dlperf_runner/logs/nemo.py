@@ -72,7 +72,7 @@ _BAR = re.compile(
     rb"(?:v_num=[^\s,]{0,40}+, )?(?:reduced_train_loss=(?P<loss>[^\s,]{1,40}+), )?"
     rb"(?:global_step=(?P<at>\d{1,9}+)\.0{0,4}+, "
     rb"consumed_samples=(?P<samples>\d{1,15}+)\.0{0,4}+, )?"
-    rb"(?:(?!train_step)[^\s,=]{1,40}+=[^\s,\]]{1,40}+, ){0,8}+train_step_timing in s=%s"
+    rb"(?>(?:(?!train_step)[^\s,=]{1,40}+=[^\s,\]]{1,40}+, ){0,8})train_step_timing in s=%s"
     % text.rate_until(rb"[,\]]")
 )
 _OF_BAR = replace(

@@ -36,7 +36,7 @@ _TPS = Format(
     entry=Expression(
         rb"\[step=(?P<step>\d{1,12}+)/|throughput/device/TPS=%s" % text.rate_until(text.END)
     ),
-    rate=rb"\d{1,3}(?:,\d{3})*+(?:\.\d+)?|\d+(?:\.\d+)?(?:[Ee][+-]?\d+)?",
+    rate=rb"\d{1,3}(?>(?:,\d{3})*)(?:\.\d+)?|\d+(?:\.\d+)?(?:[Ee][+-]?\d+)?",
     statements=(stated("[step=", r"\[step=\d{1,12}+/(?P<total_steps>\d{1,12}+)[],]"),),
     skips_first=True,
     one_step=True,

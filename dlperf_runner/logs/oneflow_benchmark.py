@@ -24,7 +24,7 @@ FORMAT = Format(
     entry=Expression(
         rb"train: epoch (?P<epoch>\d{1,6}+), iter (?P<step>\d{1,12}+),"
         rb"(?: loss: (?P<loss>[^\s,]{1,64}+),)?"
-        rb"(?: top_\w{1,16}+: [^\s,]{1,64}+,){0,8}+ samples/s: %s"
+        rb"(?>(?: top_\w{1,16}+: [^\s,]{1,64}+,){0,8}) samples/s: %s"
         % text.rate_before(rb"(?: (?P<time>\d{9,11}\.\d{1,9}+))?" + text.END)
     ),
     rate=rb"\d+\.\d{3}",

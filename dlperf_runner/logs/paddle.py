@@ -44,11 +44,11 @@ from dataclasses import replace
 from . import text
 from .records import Expression, Format, stated
 
-_RATE = {b"w": text.WORD, b"samples": rb"(?:samples?|images?|sequences?)/s(?:ec)?+(?![\w/])"}
+_RATE = {b"w": text.WORD, b"samples": rb"(?:samples?|images?|sequences?)/s(?>(?:ec)?)(?![\w/])"}
 STEP = (
-    rb"\b(?:gl|t)obal[ _]step:? (?P<step>\d{1,12}+)(?: / \d{1,12}+)?+, "
+    rb"\b(?:gl|t)obal[ _]step:? (?P<step>\d{1,12}+)(?>(?: / \d{1,12}+)?), "
     rb"(?>[^\r\n]{0,400}?\bloss: )(?P<loss>[^\s,]{1,64}+)"
-    rb"(?:(?>[^\r\n]{0,2000}?, avg_samples: )(?P<samples>\d{1,9}+)(?:\.0{1,9}+)?+(?=,))?"
+    rb"(?:(?>[^\r\n]{0,2000}?, avg_samples: )(?P<samples>\d{1,9}+)(?>(?:\.0{1,9}+)?)(?=,))?"
     rb"(?>[^\r\n]{0,2000}?, ips: )(?P<rate>%(w)s) %(samples)s" % _RATE
 )
 _STEPS = Format(

@@ -31,7 +31,10 @@ _COUNTS = ("step", *EPOCHS)
 _STEP = re.compile(rb"\d{1,12}")
 _THOUSANDS = re.compile(rb"\d{1,3}(?:,\d{3}){1,3}")
 _DIGITS = rb"\d{1,64}+"
-_NUMBER = rb"(?:\d{1,3}(?:,\d{3}){1,9}+|%s)(?:\.%s)?+(?:[eE][-+]?\d{1,3}+)?+" % (_DIGITS, _DIGITS)
+_NUMBER = rb"(?:\d{1,3}(?>(?:,\d{3}){1,9})|%s)(?>(?:\.%s)?)(?>(?:[eE][-+]?\d{1,3}+)?)" % (
+    _DIGITS,
+    _DIGITS,
+)
 _NUMBERS = re.compile(_NUMBER)
 # A number that goes on neither before nor behind.
 _ALONE = re.compile(rb"(?<![\d.,eE+-])%s(?![\r\n]|%s)" % (_NUMBER, CUT.encode()))
@@ -44,7 +47,7 @@ _STAMP = re.compile(
     rb"[^\r\n]{0,24}?(?:(\d{4})[-/](\d\d)[-/](\d\d)[ T,_-])?(\d\d:\d\d:\d\d(?:[.,]\d{3})?)(?!\d)"
 )
 _LETTER = r"[^\W\d_]"
-_PER = r"(?:/[^\W_]{1,16}+){0,4}+"
+_PER = r"(?>(?:/[^\W_]{1,16}+){0,4})"
 _UNIT = re.compile(rf"{_LETTER}[^\W_]{{0,16}}+{_PER}| {{1,2}}+({_LETTER}{{1,16}}+{_PER})")
 _PREFIXES = ("k", "K", "M", "G", "T")
 _SECONDS = {
@@ -63,7 +66,7 @@ THINGS = (
 _WORDS = re.compile(
     rf"(?<![^\W_])((?:[kKMGT]|(?i:kilo|mega|giga|(?:thousand|million|billion)s?))[ -]?)?"
     rf"((?i:{THINGS}|speed|throughput|[tfw]ps))(?![^\W_])"
-    r"((?i:(?:/|[ _(]{0,2}per[ _])[a-zµμ]{1,12}+){0,4}+)"
+    r"((?>(?i:(?:/|[ _(]{0,2}per[ _])[a-zµμ]{1,12}+){0,4}))"
 )
 _PREFIX_ALONE = re.compile(r"(?i:\b(?:thousand|million|billion)s?\b)|[(\[][kKMGT][)\]]")
 _TIME_ALONE = re.compile(r"(?:[ _]|[(\[])([a-zµμ]{1,12})\W{0,4}$")

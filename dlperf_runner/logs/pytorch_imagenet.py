@@ -56,7 +56,7 @@ _SWIN = replace(
     marker=b"Train: [",
     entry=Expression(
         rb"Train: \[(?P<epoch>\d{1,6}+)/\d{1,6}+\]\[(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+)\]"
-        rb"[ \t]{1,8}+eta [^\r\n\t]{1,60}[ \t]{1,8}+(?:wd [\d.]{1,16}+[ \t]{1,8}+)?+"
+        rb"[ \t]{1,8}+eta [^\r\n\t]{1,60}[ \t]{1,8}+(?>(?:wd [\d.]{1,16}+[ \t]{1,8}+)?)"
         rb"time (?P<rate>[^\s(]{1,64}+) \((?P<mean>\d{1,9}+\.\d{4})\)" + _LOSS_MEAN
     ),
     rate=rb"\d+\.\d{4}",

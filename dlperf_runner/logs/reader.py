@@ -22,7 +22,7 @@ _RANK = rb"\[(?P<job>[^\[\]\s@]{0,200}+@)?\d{1,9},(?P<rank>\d{1,9})\]"
 _TAG = re.compile(rb"(?:(?:%s)?%s|%s)<std(?:out|err|diag)>:(?(job) ?)" % (_TIME, _RANK, _TIME))
 # Time stamps before a line: kubectl logs --timestamps, docker logs -t, and ts.
 _STAMP = (
-    rb"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9}+)?+(?:Z|[+-]\d\d:\d\d)"
+    rb"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?>(?:\.\d{1,9}+)?)(?:Z|[+-]\d\d:\d\d)"
     rb"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) "
 )
 # The writer of a line: "[rank0]:" of PyTorch; "[default7]:" and "[trainer0|3]:" of torchrun; the
@@ -31,20 +31,21 @@ _STAMP = (
 # "(RayTrainWorker pid=4711, ip=10.0.0.2) " of Ray, "(worker1, rank=1, pid=4711, ip=10.0.0.2) " of
 # SkyPilot; "trainer-1  | " of docker compose.
 _WRITER = (
-    rb"\[(?:rank ?(?P<torch>\d{1,9})|[a-z]\w{0,64}?(?P<role>\d{1,9}(?:\|\d{1,9})?))\]:(?: (?! ))?+"
+    rb"\[(?:rank ?(?P<torch>\d{1,9})|[a-z]\w{0,64}?(?P<role>\d{1,9}(?:\|\d{1,9})?))\]:"
+    rb"(?>(?: (?! ))?)"
     rb"|\[\d{8} \d\d:\d\d:\d\d\]\[rank-(?P<primus>\d{1,9})/\d{1,9}\]"
     rb"(?:(?:\[[^\]]{1,200}\] ?){1,3}: |\[[A-Z]{1,16} {0,8}\] {1,5}+)"
     rb"|\[(?P<pod>pod/[^\]\s]{1,300}+)\] "
-    rb"|\((?P<actor>[A-Za-z][^\s(),]{0,64}+(?:\([^\s()]{0,64}+\))?+(?:, rank=\d{1,6}+)?+,? "
-    rb"pid=\d{1,9}+(?:, ip=[\w.:]{1,64}+)?+)\) "
+    rb"|\((?P<actor>[A-Za-z][^\s(),]{0,64}+(?>(?:\([^\s()]{0,64}+\))?)(?>(?:, rank=\d{1,6}+)?),? "
+    rb"pid=\d{1,9}+(?>(?:, ip=[\w.:]{1,64}+)?))\) "
     rb"|(?P<service>(?!(?:epoch|step|iter|iteration|batch|phase|stage|train|val|eval|test)[-_])"
     rb"[a-z][\w.-]{0,64}?[-_]\d{1,4}) {1,40}\| "
     rb"| {0,8}+(?P<task>\d{1,7}): "
 )
-_LABEL = re.compile(rb"(?:%s)?+(?:%s)|%s" % (_STAMP, _WRITER, _STAMP))
+_LABEL = re.compile(rb"(?>(?:%s)?)(?:%s)|%s" % (_STAMP, _WRITER, _STAMP))
 # The rest of a number that was wrapped: a line that begins like this, behind a label or not.
 _GOES_ON = re.compile(
-    rb"(?:%s|%s)?+[\d.]" % (_TAG.pattern, re.sub(rb"\?P<\w+>", b"?:", _LABEL.pattern))
+    rb"(?>(?:%s|%s)?)[\d.]" % (_TAG.pattern, re.sub(rb"\?P<\w+>", b"?:", _LABEL.pattern))
 )
 # Colours and other orders to a terminal.
 _ESCAPES = re.compile(

@@ -327,4 +327,4 @@ class Format:
     @cached_property
     def whole_rates(self) -> re.Pattern[bytes]:
         """Matches whole rates, each followed by a newline."""
-        return re.compile(rb"(?:(?:%s)\n)*+" % self.rate)
+        return re.compile(rb"(?>(?:(?:%s)\n)*)" % self.rate)

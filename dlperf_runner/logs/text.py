@@ -48,13 +48,13 @@ def rate_before(end: bytes) -> bytes:
     else behind it, or a number in the next line, belongs to the rate, which is not whole then."""
     unnamed = re.sub(rb"\?P<\w+>", rb"?:", end)
     rest = rb" ?%s|(?!%s)[^\r\n]{0,64}+" % (WRAPPED, unnamed)
-    return rb"(?P<rate>\S{0,64}+(?:%s)?+)(?:%s)?" % (rest, end)
+    return rb"(?P<rate>\S{0,64}+(?>(?:%s)?))(?:%s)?" % (rest, end)
 
 
 def rate_until(end: bytes) -> bytes:
     """The pattern of a rate up to `end`, with the rest of its number from a wrapped line, which is
     not whole then. For rates with any decimals, or behind which more is printed."""
-    return rb"(?P<rate>\S{1,64}?(?:\r?\n[\d.,eE+-]{1,40}+(?=%s))?+)(?=%s)" % (end, end)
+    return rb"(?P<rate>\S{1,64}?(?>(?:\r?\n[\d.,eE+-]{1,40}+(?=%s))?))(?=%s)" % (end, end)
 
 
 def _shown(printed: bytes) -> str:

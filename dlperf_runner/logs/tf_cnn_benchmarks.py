@@ -37,7 +37,9 @@ FORMAT = Format(
     statements=(
         stated("Model:  ", r"\bModel: {1,12}+(?P<network>\S{1,100}+)"),
         stated(" global", r"\bBatch size: {1,12}+(?P<global_batch_size>\d{1,9}+) global"),
-        stated(" per device", r"\A {1,20}+(?P<batch_size_per_device>\d{1,9}+(?:\.0)?+) per device"),
+        stated(
+            " per device", r"\A {1,20}+(?P<batch_size_per_device>\d{1,9}+(?>(?:\.0)?)) per device"
+        ),
         stated("Mode:  ", r"\bMode: {1,12}+(?!training)", refusal=_NO_TRAINING),
     ),
     whole_run=True,

@@ -31,7 +31,7 @@ from .records import Columns, Expression, Format, Header, LineError, StepTable
 from .steps import counted_blocks
 
 _ENTRY = re.compile(
-    rb"\bglobal_step/sec: (?P<rate>[\d.]{1,32}+(?:e[+-]\d\d)?+)(?P<step>)%s"
+    rb"\bglobal_step/sec: (?P<rate>[\d.]{1,32}+(?>(?:e[+-]\d\d)?))(?P<step>)%s"
     rb"|\bexamples/sec: (?P<examples>[\d.]{1,32}+)%s"
     rb"|\bloss = (?P<loss>[^\s,]{1,64}+), step = (?P<at>\d{1,12}+)\b"
     rb"(?: \((?P<seconds>[\d.]{1,32}+) sec\))?" % (text.END, text.END)

@@ -76,7 +76,7 @@ FORMAT = Format(
         rb"(?:tflops: {1,16}+(?P<tflops>[\d,]{1,16}+\.\d\d)  )?"
         rb"(?:mfu: {1,16}+(?P<mfu>\d{1,9}+\.\d\d)%%)?" % {b"w": text.WORD}
     ),
-    rate=rb"\d{1,3}(?:,\d{3})*+",
+    rate=rb"\d{1,3}(?>(?:,\d{3})*)",
     statements=(
         *text.PARTS_OF_STEP,
         stated(

@@ -33,7 +33,7 @@ _ROW = (
     rb"(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+) %s(?=[ \t]{0,8}+\r?(?:\n|\Z))"
 )
 _UNIT = rb"(?:it/s|(?P<inverse>s/it))"
-_TQDM = rb"(?:\|[^|\r\n]{0,400}+\|)?+ "
+_TQDM = rb"(?>(?:\|[^|\r\n]{0,400}+\|)?) "
 _OTHER = rb"|100%"  # a bar of validation, or one before its last state: it has no rate here
 _MARKER = "trainer: "
 _SETTING = r"\bengine[/\\]trainer: (?>.{0,4000}?\b%s=)%s"  # on Windows, the name has a backslash

@@ -30,8 +30,10 @@ def inventory(directory):
         lab = read_state(directory)
         nodes, is_up = int(lab["nodes"]), lab["alive"]
         frameworks = lab.get("frameworks") or FRAMEWORKS
+        folder = lab.get("mirror_dir")
+        mirror = {"node_base_mirror_key": f"{folder}/apt/dlperf-mirror.asc"} if folder else {}
     except (ValueError, KeyError, TypeError):  # no lab, or not all of its state
-        nodes, is_up, frameworks = 4, False, FRAMEWORKS
+        nodes, is_up, frameworks, mirror = 4, False, FRAMEWORKS, {}
     hosts = {f"node{n}": {"ansible_host": f"10.11.0.{n + 1}"} for n in range(1, nodes + 1)}
     return {
         "_meta": {"hostvars": hosts},
@@ -41,6 +43,7 @@ def inventory(directory):
                 "dlperf_lab_dir": str(directory),
                 "dlperf_lab_is_up": is_up,
                 "dlperf_frameworks": frameworks,
+                **mirror,
                 "dlperf_container_images": images(directory) if is_up else {},
                 # A link where the directory's path is too long for a socket.
                 "ansible_control_path_dir": os.path.realpath(directory / "cm"),

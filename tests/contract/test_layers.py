@@ -262,3 +262,14 @@ def test_ways_are_seen() -> None:
     assert len(list(ways_in(ast.parse(code)))) == code.count(";") + 1
     code = "text.replace('a', 'b'); replace(run, x=1); read_text(p); remove(p)"
     assert list(ways_in(ast.parse(code))) == []
+
+
+def test_no_group_of_an_expression_is_possessive() -> None:
+    """Debian 12's Python 3.11.2 matches them wrongly (python/cpython#106052, mended in 3.11.5), but
+    atomic groups rightly: (?>(?:ab)?) in place of (?:ab)?+."""
+    possessive = re.compile(r"\)(?:[?*+]|\{[\d,]+\})\+")
+    files = [f"dlperf_runner/{path}" for path in package()]
+    files += [str(p.relative_to(ROOT)) for p in ROOT.glob("tests/support/*.py")]
+    texts = {path: ROOT.joinpath(path).read_text(encoding="utf-8") for path in files}
+    assert len(texts) > 200
+    assert [path for path, text in texts.items() if possessive.search(text)] == []

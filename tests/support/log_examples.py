@@ -75,7 +75,7 @@ def lines_of(name: str) -> list[str]:
 def _value(words: str) -> str:
     """A pattern of the value that stands behind these words, which are a group of their own."""
     start = r"\b" if words[0].isalnum() else ""
-    return rf"({start}{re.escape(words)}\W+)[\w.:-]+(?:[,+]\d+)*+"
+    return rf"({start}{re.escape(words)}\W+)[\w.:-]+(?>(?:[,+]\d+)*)"
 
 
 def setting(line: str, name: str) -> str:

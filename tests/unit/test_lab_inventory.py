@@ -41,6 +41,13 @@ def test_a_lab_that_is_up_has_the_nodes_that_it_has(tmp_path: Path) -> None:
     assert found["nodes"]["vars"]["ansible_control_path_dir"] == str(tmp_path / "cm")
 
 
+def test_the_key_of_packages_is_that_of_the_mirror_that_the_lab_serves(tmp_path: Path) -> None:
+    mirror = str(tmp_path / "other")
+    write_state(tmp_path, nodes=2, pid=1, started=987654321, mirror_dir=mirror)
+    key = listing(tmp_path)["nodes"]["vars"]["node_base_mirror_key"]
+    assert key == f"{mirror}/apt/dlperf-mirror.asc"
+
+
 @pytest.mark.parametrize(
     ("state", "nodes"),
     [

@@ -101,6 +101,8 @@ def _item(kind: Any, value: Any, longest: float) -> tuple[float, float]:
     if kind is op.GROUPREF_EXISTS:
         ways, steps = zip(*(_sequence(part or (), longest) for part in value[1:]), strict=True)
         return max(ways), 1 + max(steps)
+    if kind is op.ATOMIC_GROUP and len(value) == 1 and value[0][0] is op.MAX_REPEAT:
+        kind, value = op.POSSESSIVE_REPEAT, value[0][1]  # (?>a*) is a*+
     if kind is op.ATOMIC_GROUP:
         return 1, _sequence(value, longest)[1]
     if kind in (op.ASSERT, op.ASSERT_NOT):
