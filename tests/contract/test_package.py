@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -271,3 +272,18 @@ def test_an_older_python_is_told_what_is_needed(built: Path, tmp_path: Path) -> 
     argv = [tmp_path / "venv/bin/python", "-m", "pip", "install", "--no-deps", wheel]
     assert ">=3.11" in run(argv, tmp_path, 1)
     assert "needs Python 3.11" in run([python, "-m", "dlperf_runner"], ROOT, 1)
+
+
+@pytest.mark.heavy
+@pytest.mark.versions
+def test_the_systems_own_python_reads_all_examples() -> None:
+    """Another point release of the same Python differs: `re` of Debian 12's 3.11.2 does."""
+    python = Path("/usr/bin/python3")
+    version = "import platform; print(*platform.python_version_tuple()[:2])"
+    same = python.exists() and captured(python, "-c", version).stdout
+    if same != captured(sys.executable, "-c", version).stdout:
+        pytest.skip("the system has no Python that takes this environment's packages")
+    tests = "tests/unit/test_log_formats.py::test_an_example_is_recognised_and_read"
+    packages = {"PYTHONPATH": sysconfig.get_path("purelib")}
+    argv = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests]
+    assert " passed" in run(argv, ROOT, environment=packages)
