@@ -29,7 +29,7 @@ from ansible.module_utils.apt_sources import make_way
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deb_family import explanation
 from ansible.module_utils.deb_undo import Undo
-from ansible.module_utils.dnf_family import install_others
+from ansible.module_utils.dnf_family import RpmPackages, install_others
 from ansible.module_utils.dpkg_locks import run_when_free
 from ansible.module_utils.node_packages import has_rpm, own_name, versions
 from ansible.module_utils.package_family import message
@@ -39,8 +39,12 @@ from ansible.module_utils.whole_files import difference
 UNDO = "/var/lib/dlperf/undo"
 
 
+def of_dnf(names):
+    return [own_name(name).replace("=", "-") for name in names]
+
+
 def install_by_dnf(module, names):
-    packages = [own_name(name).replace("=", "-") for name in names]
+    packages = of_dnf(names)
     code, output, errors = install_others(module, UNDO, packages)
     if code != 0:
         messages = (output + "\n" + errors).strip()
@@ -96,9 +100,12 @@ def main():
     names = [name if wanted[name] is None else name + "=" + wanted[name] for name in missing]
     if module.check_mode:
         present = before
-        after = dict(before, **dict((name, wanted[name] or "newest") for name in missing))
+        after = dict(before, **dict((own_name(name) if has_rpm() else name, wanted[name] or "newest") for name in missing))
         # With what they depend on, if the node has lists of packages.
-        more = None if has_rpm() else AptPackages(module).rehearsed(["apt-get", "-s", "install", "--no-install-recommends"] + names)
+        if has_rpm():
+            more = RpmPackages(module).rehearsed(of_dnf(names))
+        else:
+            more = AptPackages(module).rehearsed(["apt-get", "-s", "install", "--no-install-recommends"] + names)
         before, after = (dict(before, **more[0]), dict(after, **more[1])) if more else (before, after)
         module.exit_json(changed=True, versions=present, diff=difference("packages", *map(listing, (before, after))))
     containers = nvidia_kernel.containers("/")

@@ -86,7 +86,7 @@ def problems_of_dnf(module, packages):
         messages = output + errors
         if code == 0 or "Operation aborted" in messages:
             result = transaction(output)
-            news = [name for heading in ("Upgrading", "Installing") for name in result.get(heading, [])]
+            news = [package[0] for heading in ("Upgrading", "Installing") for package in result.get(heading, [])]
             return present, ["dnf would install another version of %s" % ", ".join(sorted(news))] if news else []
     return present, ["dnf --assumeno upgrade failed: %s" % messages.strip()[-500:]]
 

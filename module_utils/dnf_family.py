@@ -2,8 +2,11 @@
 
 from __future__ import absolute_import, division, print_function
 
+import fnmatch
 import os
 import re
+import shutil
+import tempfile
 import time
 
 from ansible.module_utils.deb_family import is_member
@@ -15,6 +18,7 @@ from ansible.module_utils.rpm_family import (
     LOCKS,
     QUERY,
     READ_ONLY,
+    arrivals,
     explanation,
     foreign_locks,
     installed,
@@ -48,6 +52,18 @@ def run_dnf(module, arguments):
         time.sleep(1)
 
 
+def without_writing(folder):
+    """dnf's options for the node's repositories and indexes, with all that it writes below the folder."""
+    options = ["--setopt=logdir=" + folder, "--setopt=metadata_expire=never"]
+    for option, place in (("reposdir", "/etc/yum.repos.d"), ("cachedir", "/var/cache/dnf")):
+        copy = os.path.join(folder, option)
+        os.mkdir(copy)
+        for name in os.listdir(place) if os.path.isdir(place) else []:
+            os.symlink(os.path.join(place, name), os.path.join(copy, name))
+        options.append("--setopt=%s=%s" % (option, copy))
+    return options
+
+
 class RpmPackages(object):
     """The packages of a node, as rpm records them."""
 
@@ -60,6 +76,19 @@ class RpmPackages(object):
         if code != 0:
             self.module.fail_json(msg="rpm -qa failed: " + errors, rc=code)
         return installed(output)
+
+    def rehearsed(self, names, options=None):
+        """({name: version} before, after, removed names) of the packages that dnf would change to install these; None if it cannot say."""
+        folder = tempfile.mkdtemp(prefix="dnf_family-")
+        try:
+            argv = (without_writing(folder) if options is None else options) + ["--assumeno", "install"] + names
+            code, output, errors = run_dnf(self.module, argv)
+        finally:
+            shutil.rmtree(folder)
+        if code != 0 and not is_aborted(output + errors):
+            return None
+        now, after, gone = self.snapshot(), arrivals(output), removals(output)
+        return dict((name, now[name]) for name in list(after) + gone if name in now), after, gone
 
     def holds(self):
         return []  # locks are lines of a list, of which absent takes only the family's
@@ -81,6 +110,14 @@ def install_others(module, folder, names):
 class DnfFamily(Family, RpmPackages):
     manager, unhold = "dnf", "dnf versionlock delete"
     locks_before = None  # the text, once it may change
+
+    @property
+    def own(self):
+        return ["--disablerepo=*", "--enablerepo=dlperf-" + self.repository["name"]]
+
+    @property
+    def erasing(self):
+        return ["--allowerasing"] if self.definition["replaces"] else []
 
     # Query the node
 
@@ -133,6 +170,51 @@ class DnfFamily(Family, RpmPackages):
 
     # Present
 
+    def rehearsal(self, lack):
+        """As that of apt: by dnf with the family's repository in a folder of its own, where pins choose the dependencies as locks will."""
+        folder = tempfile.mkdtemp(prefix="dnf_family-")
+        try:
+            options = self.without_placing(folder)
+            if self.repository and run_dnf(self.module, options + self.own + ["makecache"])[0] != 0:
+                return None
+            return self.with_pins(options, lack)
+        finally:
+            shutil.rmtree(folder)
+
+    def with_pins(self, options, lack):
+        options = options + ["--disableplugin=versionlock"] + self.erasing
+        names = self.names(lack.wrong) + ([] if os.path.exists(LOCKS) else [LOCK_PLUGIN])
+        while True:
+            result = self.rehearsed(names, options)
+            if result is None:
+                return None
+            before, after, gone = result
+            pinned = dict((name, pin["version"]) for pin in self.pins for name in after if is_member(name, pin["packages"]))
+            more = [
+                "%s-%s" % (name, version)
+                for name, version in sorted(pinned.items())
+                if name not in lack.wrong and not fnmatch.fnmatchcase(without_epoch(after[name]), version)
+            ]
+            if not set(more) - set(names):
+                break
+            names += more
+        self.refuse_removals(gone, lack.drop)
+        now = self.snapshot()
+        return dict(before, **dict((name, now[name]) for name in lack.drop if name in now)), after
+
+    def without_placing(self, folder):
+        """The same as `without_writing`, with the family's repository. Its stream can be enabled nowhere else, so all streams count."""
+        options = without_writing(folder)
+        if self.repository:
+            keyring, binary = self.keyring(), self.fetched_keyring()
+            if binary is not None:
+                keyring = os.path.join(folder, "keyring")
+                write_whole(keyring, binary, 0o644)
+            text = repository_text(self.repository, keyring) + "module_hotfixes=1\n"
+            path = os.path.join(folder, "reposdir", "dlperf-%s.repo" % self.repository["name"])
+            write_whole(path, text.encode("utf-8"), 0o644)
+        return options
+
     def roll_back(self):
         Family.roll_back(self)
         if self.locks_before is not None:
@@ -152,8 +234,7 @@ class DnfFamily(Family, RpmPackages):
             self.undo.directory(os.path.dirname(path))
         self.place_files(files, stale, binary)
         if self.repository:
-            one = ["--disablerepo=*", "--enablerepo=dlperf-" + self.repository["name"], "--refresh", "makecache"]
-            code, output, errors = run_dnf(self.module, one)
+            code, output, errors = run_dnf(self.module, self.own + ["--refresh", "makecache"])
             if code != 0:
                 self.explain("repository " + self.repository["uri"], code, output, errors)
 
@@ -162,10 +243,10 @@ class DnfFamily(Family, RpmPackages):
         if drop:
             self.refuse_removals(self.would_remove(drop), drop)
             self.run(["remove"] + drop, "removing " + ", ".join(drop))
-        names = ["%s-%s" % (name, version or self.pinned(name)) for name, version in sorted(wrong.items())]
+        names = self.names(wrong)
         if not names:
             return
-        argv = (["--allowerasing"] if self.definition["replaces"] else []) + ["install"] + names
+        argv = self.erasing + ["install"] + names
         code, output, errors = run_dnf(self.module, ["--assumeno"] + argv)
         if not is_aborted(output + errors) and code != 0:
             # Dependencies come from the node's other repositories, whose indexes may be old.
@@ -174,6 +255,9 @@ class DnfFamily(Family, RpmPackages):
                 self.explain("choosing the packages", code, output, errors)
         self.refuse_removals(removals(output), drop)
         self.run(argv, "installing " + ", ".join(names))
+
+    def names(self, wrong):
+        return ["%s-%s" % (name, version or self.pinned(name)) for name, version in sorted(wrong.items())]
 
     def pinned(self, name):
         return next(pin["version"] for pin in self.pins if is_member(name, pin["packages"]))

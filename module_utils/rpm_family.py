@@ -117,7 +117,7 @@ def foreign_locks(text, wanted):
 
 
 def transaction(output):
-    """{heading: names} of the transaction that dnf prints: Installing, Upgrading, Downgrading, Removing and so on.
+    """{heading: [(name, architecture, version)]} of the transaction that dnf prints: Installing, Upgrading, Downgrading, Removing and so on.
 
     Installing:
      libnccl       x86_64   2.29.7-1+cuda12.9   dlperf-nvidia-cuda   120 M
@@ -131,13 +131,24 @@ def transaction(output):
         elif not line.startswith(" "):
             heading = None
         elif heading and re.match(r" [A-Za-z0-9]", line):
-            parts.setdefault(heading, []).append(line.split()[0])
-    return parts
+            parts.setdefault(heading, []).append(line.split())
+        elif heading in parts:
+            parts[heading][-1] += line.split()
+    return dict((each, [tuple(fields[:3]) for fields in lines]) for each, lines in parts.items())
 
 
 def removals(output):
     """Names of the packages that dnf's transaction removes."""
-    return sorted(set(name for heading, names in transaction(output).items() if heading.startswith("Removing") for name in names))
+    return sorted(
+        set(package[0] for heading, packages in transaction(output).items() if heading.startswith("Removing") for package in packages)
+    )
+
+
+def arrivals(output):
+    """{name: version} of the packages that dnf's transaction installs, in other versions, too."""
+    headings = ("Installing", "Upgrading", "Downgrading", "Reinstalling")
+    packages = [package for heading, them in transaction(output).items() if heading.startswith(headings) for package in them]
+    return installed("".join("%s\t%s\t%s\n" % (name, version, architecture) for name, architecture, version in packages))
 
 
 def is_aborted(messages):

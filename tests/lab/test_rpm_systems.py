@@ -27,7 +27,7 @@ from gpu_packages import DOCKER, DRIVER
 from gpu_standins import Vendors
 from lab_under_test import PROJECT, Lab
 from node_state import FILES
-from rehearsed import changes, untold
+from rehearsed import changes, entries, untold
 from system_plays import OF_NVLINK5, SYSTEMCTL, Pair, Played, States, pairs
 
 from dlperf_runner.bundle.release_tables import VendorRepository, wanted
@@ -408,6 +408,20 @@ def test_it_converges_at_the_exact_versions(converged: Played, pair: Pair) -> No
 
 
 @of_each_pair
+def test_the_rehearsal_lists_dependencies_too(
+    fresh: States, checked: Played, converged: Played, pair: Pair
+) -> None:
+    lists = re.split(r"(?m)^(?=\S.*: what would change$)", checked.output)
+    (listed,) = (each for each in lists if pair.node in each.partition(": what would change")[0])
+    packages = entries(listed, "packages")
+    states = converged.states[pair.node], fresh[pair.node]
+    came = {line.rpartition(".")[0] for line in packages_of(states[0]) - packages_of(states[1])}
+    names = {line if line in packages else line.rsplit("-", 2)[0] for line in came}
+    assert len(names) > len(of_stack(pair))
+    assert names <= packages
+
+
+@of_each_pair
 def test_the_faq_names_what_no_package_has(
     cluster: Cluster, fresh: States, converged: Played, pair: Pair
 ) -> None:
@@ -430,7 +444,7 @@ def test_no_upgrade_takes_a_newer_version_because_of_the_locks(
     assert installed
     assert "Nothing to do." in upgrades(cluster, pair.node)
     unlocked = upgrades(cluster, pair.node, "--disableplugin=versionlock")
-    newer = set(transaction(unlocked)["Upgrading"])
+    newer = {name for name, *_others in transaction(unlocked)["Upgrading"]}
     assert set(of_stack(pair)) <= newer
 
 

@@ -70,8 +70,10 @@ def test_versions_beside_each_other_and_other_architectures_are_told_apart() -> 
 def test_a_transaction_is_read_even_where_its_lines_are_wrapped() -> None:
     found = rpm_family.transaction(REMOVING)
     wrapped = "nvidia-driver-with-a-name-that-fills-the-line"
-    assert found["Installing"] == ["libnccl-devel", wrapped]
+    assert [name for name, *_others in found["Installing"]] == ["libnccl-devel", wrapped]
     assert rpm_family.removals(REMOVING) == ["cuda-drivers", "site-tools"]
+    driver = dict.fromkeys((wrapped, "kmod-nvidia-open-dkms"), "3:580.178.04-1.el9")
+    assert rpm_family.arrivals(REMOVING) == {"libnccl-devel": "2.29.7-1+cuda12.9", **driver}
 
 
 NO_KEY = "Public key for libnccl-2.30.0-1.rpm is not installed\nError: GPG check FAILED\n"
