@@ -15,10 +15,12 @@ QUERY_FORMAT = r"${binary:Package}\t${Version}\t${Status}\n"
 MEANINGS = (
     (r"No space left on device|don't have enough free space in (\S+)\b|not enough free disk space",
      "the node's disk is full", "free disk space (df -h; apt-get clean) and run again"),
-    (r"NO_PUBKEY ([0-9A-F]+)|following signatures couldn't be verified",
+    (r"SHA1 is not considered secure", "this node's apt (3.0 or later) does not accept the SHA-1 signature in the repository's key",
+     "use a mirror by dlperf bundle, or the vendor's repository for a newer system, if it has another key"),
+    (r"NO_PUBKEY ([0-9A-F]+)|Missing key [0-9A-F]+|following signatures couldn't be verified",
      "the repository is signed with another key than the configured one",
      "compare the key's fingerprint with the vendor's; a mirror must keep the vendor's signature"),
-    (r"BADSIG|is not signed|EXPKEYSIG|REVKEYSIG|invalid signature|clearsigned file isn't valid",
+    (r"BADSIG|Message has been manipulated|is not signed|EXPKEYSIG|REVKEYSIG|invalid signature|clearsigned file isn't valid",
      "the repository's signature is invalid", "copy the repository again, including its Release files"),
     (r"Hash Sum mismatch|File has unexpected size|unexpected end of file|Connection closed prematurely"
      r"|wrong size|did not match", "a download was incomplete or does not match the repository's signed index",

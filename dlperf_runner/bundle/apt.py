@@ -243,7 +243,10 @@ def fetch(root: Root, wanted: Mapping[Path, tuple[str, str]]) -> dict[Path, str]
         is_right = target.is_file() and sha256 in ("", digest(target))
         if reason := _about(source, complaints) or ("" if is_right else _shortened(complaints)):
             reasons[target] = f"cannot be fetched: {reason}"
-        if (failed := target.with_name(f"{target.name}.FAILED")).is_file():
+        failed = target.with_name(f"{target.name}.FAILED")
+        if not is_right and not failed.is_file() and source.startswith(("file:", "copy:")):
+            failed = target  # where apt 3.0 leaves what it copied
+        if not is_right and failed.is_file():
             reasons[target] = (
                 f"is another file: sha256 {sha256} was expected, found {digest(failed)}"
                 f" ({failed.stat().st_size} bytes of {source})"
@@ -267,7 +270,8 @@ def _run(root: Root | None, *argv: str) -> subprocess.CompletedProcess[str]:
 
 def _complaints(result: subprocess.CompletedProcess[str]) -> list[str]:
     """The lines in which apt reports errors and warnings, or its last line if there are none."""
-    lines = [line for line in result.stderr.splitlines() if line.startswith(("E: ", "W: GPG"))]
+    starts = ("E: ", "W: GPG", "W: OpenPGP")  # apt 3.0 verifies by sqv
+    lines = [line for line in result.stderr.splitlines() if line.startswith(starts)]
     lines = lines or result.stderr.splitlines()[-1:] or [f"exit status {result.returncode}"]
     return [line.removeprefix("E: ").removeprefix("W: ") for line in lines]
 

@@ -27,7 +27,7 @@ from gpu_packages import DOCKER, DRIVER
 from gpu_standins import Vendors
 from lab_under_test import PROJECT, Lab
 from node_state import FILES
-from rehearsed import changes, entries, untold
+from rehearsed import changes, untold
 from system_plays import OF_NVLINK5, SYSTEMCTL, Pair, Played, States, pairs
 
 from dlperf_runner.bundle.release_tables import VendorRepository, wanted
@@ -411,9 +411,10 @@ def test_it_converges_at_the_exact_versions(converged: Played, pair: Pair) -> No
 def test_the_rehearsal_lists_dependencies_too(
     fresh: States, checked: Played, converged: Played, pair: Pair
 ) -> None:
-    lists = re.split(r"(?m)^(?=\S.*: what would change$)", checked.output)
-    (listed,) = (each for each in lists if pair.node in each.partition(": what would change")[0])
-    packages = entries(listed, "packages")
+    _before, *lists = re.split(r"(node\d[, node\d]*): what would change ", checked.output)
+    of_node = dict(zip(lists[::2], lists[1::2], strict=True))
+    listed = next(text for nodes, text in of_node.items() if pair.node in nodes)
+    packages = set(listed.partition("packages: ")[2].partition(" holds: ")[0].split())
     states = converged.states[pair.node], fresh[pair.node]
     came = {line.rpartition(".")[0] for line in packages_of(states[0]) - packages_of(states[1])}
     names = {line if line in packages else line.rsplit("-", 2)[0] for line in came}

@@ -151,7 +151,10 @@ def test_a_simulation_is_read() -> None:
     assert removes == {"nvidia-driver-440": "440.33.01-0ubuntu1"}
 
 
-# apt's own words, of apt 2.6
+SQV = "Sub-process /usr/bin/sqv returned an error code (1), error message is:"
+
+
+# apt's own words, of apt 2.6, and of apt 3.0 with sqv (NVIDIA/cuda-repo-management#39)
 @pytest.mark.parametrize(
     ("said", "meaning"),
     [
@@ -160,6 +163,13 @@ def test_a_simulation_is_read() -> None:
             "W: GPG error: http://x InRelease: The following signatures couldn't be verified"
             " because the public key is not available: NO_PUBKEY 1112223334445556",
             "signed with another key",
+        ),
+        (f"W: {SQV} Missing key F73E2A, which is needed to verify signature.", "another key"),
+        (f"W: {SQV} Verifying signature:  Message has been manipulated", "signature is invalid"),
+        (
+            f"W: {SQV} Signing key on EB693B is not bound: No binding signature at time 2026-01-29"
+            " because: SHA1 is not considered secure since 2026-02-01T00:00:00Z",
+            "SHA-1",
         ),
         ("E: Failed to fetch http://x/y.deb  404  Not Found [IP: 1.2.3.4 80]", "(404)"),
         (

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import tempfile
@@ -116,7 +117,7 @@ def test_signed_lists_are_verified_by_apt_itself(tmp_path: Path, open_path: Path
         return "; ".join(health(tmp_path, *bins)["signatures"])
 
     assert said("right") == ""
-    assert "NO_PUBKEY" in said("other")
+    assert re.search("NO_PUBKEY|signature verification failed", said("other"))  # of apt 3.0
     shutil.rmtree(lists)
     assert "does not have a Release file" in "; ".join(health(tmp_path, *bins)["signatures"])
     shutil.rmtree(tmp_path / "root/etc")
