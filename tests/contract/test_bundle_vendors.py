@@ -10,6 +10,7 @@ import bz2
 import dataclasses
 import lzma
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -164,9 +165,10 @@ def no_signature(small: Small, tmp_path: Path) -> None:
     ("spoil", "reason"),
     [
         (another_key, "has the wrong key"),
-        (another_signature, "NO_PUBKEY"),
-        (altered_signed_text, "BADSIG"),
-        (altered_index, "Hash Sum mismatch"),
+        # In the words of apt 2.6, or of apt 3.0 with sqv
+        (another_signature, "NO_PUBKEY|Missing key"),
+        (altered_signed_text, "BADSIG|Message has been manipulated"),
+        (altered_index, "Hash Sum mismatch|Undetermined Error"),
         (no_signature, "is not signed"),
     ],
 )
@@ -176,7 +178,7 @@ def test_what_its_vendor_has_not_signed_is_not_taken(
     spoil(small, tmp_path)
     missing = only(small.fetch())
     assert missing.name == "repository nvidia-machine-learning"
-    assert reason in missing.reason
+    assert re.search(reason, missing.reason)
     assert not list((small.settings.output / "vendor").rglob("*.deb"))
     assert not small.has(f"{FOLDER}/InRelease")
 
@@ -217,7 +219,8 @@ def test_a_later_run_has_what_was_not_there_and_resumes_what_was_cut_off(small: 
         assert set(small.fetch(mirror=server.url).fetched) == {DEB, OTHER}
         assert {(path, ""), (other, "bytes=400-")} <= set(server.asked)
     missing = only(small.fetch(mirror=server.url, refresh=True))
-    assert "Could not connect" in missing.reason and server.url in missing.reason
+    assert re.search("Could not connect|Unable to connect", missing.reason)
+    assert server.url in missing.reason
 
 
 # ---- single files, and the options for them
