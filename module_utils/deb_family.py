@@ -16,7 +16,7 @@ MEANINGS = (
     (r"No space left on device|don't have enough free space in (\S+)\b|not enough free disk space",
      "the node's disk is full", "free disk space (df -h; apt-get clean) and run again"),
     (r"SHA1 is not considered secure", "this node's apt (3.0 or later) does not accept the SHA-1 signature in the repository's key",
-     "use a mirror by dlperf bundle, or the vendor's repository for a newer system, if it has another key"),
+     "sign a copy of the repository with a key of your own (dlperf_vendor_mirror, dlperf_vendor_keys)"),
     (r"NO_PUBKEY ([0-9A-F]+)|Missing key [0-9A-F]+|following signatures couldn't be verified",
      "the repository is signed with another key than the configured one",
      "compare the key's fingerprint with the vendor's; a mirror must keep the vendor's signature"),
