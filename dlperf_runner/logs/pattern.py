@@ -22,7 +22,7 @@ from typing import NamedTuple
 from ..core.linear import compiled
 from ..core.units import SAMPLES, TOKENS
 from . import text
-from .records import CUT, Format
+from .records import CUT, Format, stated
 
 DURATION = "step_time"
 EPOCHS = ("epoch", "of_epoch")
@@ -78,6 +78,22 @@ _OF_RUN = (
     " is left out"
 )
 _OF_BARS = ("it/s", "s/it")
+# What scripts of Hugging Face's accelerate and diffusers print, and sd-scripts, before a bar that
+# counts whole steps. sd-scripts has a batch size for each data set.
+_STATEMENTS = (
+    stated(
+        "batch size per device",
+        r"  (?:Instantaneous batch size per device = |batch size per device / [^\r\n:]{1,32}+: )"
+        r"(?P<batch_size_per_device>[\d,]{1,24}+)\s{0,8}+\Z",
+    ),
+    stated(
+        "radient ",
+        r"  (?:Gradient Accumulation|gradient accumulation) steps (?:/ [^\r\n=]{1,32}+)?+= "
+        r"(?P<accumulation_steps>\d{1,9}+)",
+    ),
+    stated("Num processes: ", r"^Num processes: (?P<world_size>\d{1,9}+)\s{0,8}+\Z"),
+    stated("Mixed precision type: ", r"^Mixed precision type: (?P<precision>bf16|fp16)\b"),
+)
 _OF_STEPS = re.compile(r"(?:its?|iters?|iterations?|steps?|batch|batches)/(?:s|sec|second)")
 
 
@@ -325,7 +341,7 @@ def of_pattern(
         opening=b"" if whole_run else b"the group step",
         entry=Lines(expression, sample, unit, steps),
         rate=_NUMBER,
-        statements=(),
+        statements=_STATEMENTS,
         zero_based=zero_based,
         seconds=unit and unit / steps,
         rates_are_per="world" if unit is None else "step",

@@ -529,6 +529,28 @@ def test_a_bar_may_change_between_its_two_units(tmp_path: Path, group: str) -> N
         )
 
 
+@pytest.mark.parametrize("drawn", [1, 4])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        # huggingface/diffusers, train_text_to_image.py; kohya-ss/sd-scripts, train_network.py
+        "Num processes: 4\nMixed precision type: fp16\n11/21/2025 10:00:00 - INFO - __main__ -   "
+        "Instantaneous batch size per device = 2\n  Gradient Accumulation steps = 4",
+        "  batch size per device / バッチサイズ: 2\n  gradient accumulation steps / 勾配 = 4",
+    ],
+)
+def test_a_bar_of_steps_counts_all_accumulated_batches(
+    tmp_path: Path, settings: str, drawn: int
+) -> None:
+    """It is drawn again for each of them, but for the last step, which ends the run."""
+    steps = [n for n in range(1, 50) for _ in range(drawn)] + [50]
+    bars = "\r".join(f"Steps: {n}%|# | {n}/50 [00:01<00:09, 2.00s/it, loss=0.1]" for n in steps)
+    path = write(tmp_path / "1n4g/cnn_fp16_1.log", [settings, bars])
+    options = {"regex": r"\| (?P<step>\d+)/.*, (?P<step_time>[\d.]+)s/it"}
+    assert throughput(load(path, **options)) == pytest.approx(2 * 4 * 4 / 2)
+    assert "contradicts --batch-size" in only(load(path, batch_size="8", **options)).problem
+
+
 @pytest.mark.parametrize(
     ("name", "options", "value"),
     [
