@@ -60,7 +60,7 @@ _SECONDS = {
 # What rates count.
 THINGS = (
     r"(?:samples?|im(?:age|g)?s?|toks?|tokens?|seqs?|sequences?|examples?|elements?|its?|iters?|ba"
-    r"|steps?|sentences?|records?|frames?)"
+    r"|steps?|batch(?:es)?|sentences?|words?|utts?|utterances?|records?|frames?)"
 )
 # A prefix, what a rate counts, and per what: ktok/s/gpu, thousand images per minute.
 _WORDS = re.compile(

@@ -32,7 +32,12 @@ HINT_OF_FORMATS = (
 _OPTIONS_OF_RATE = """--unit UNIT --rates-are-per WHOSE
   UNIT: samples, tokens or steps; WHOSE: world (all devices), node, device or step"""
 _OPTIONS_OF_TIME = """--step-time-unit UNIT
-  UNIT: s, ms or us; s/100 if each is the time of 100 steps"""
+  UNIT: s, ms or us; s/100 if each is the time of 100 steps
+  and --accumulation-steps N if a step accumulates N batches"""
+_NO_GUESS = (
+    "with an expression like this; if none has a rate or the time of a step, let the program"
+    " print one"
+)
 _SHOWN = 200  # letters of a line in messages
 _PIECES_SEARCHED = 2  # for the most likely line of an unknown program
 _GZIP = b"\x1f\x8b"
@@ -208,7 +213,7 @@ class LogFile:
             )
         regex = shlex.quote(likely.regex or r"step (?P<step>\d+) .* (?P<rate>[\d.]+) samples/s")
         is_time = f"(?P<{DURATION}>" in regex
-        such_as = "this expression is a guess" if likely.regex else "with an expression like this"
+        such_as = "this expression is a guess" if likely.regex else _NO_GUESS
         such_as += ", and takes a mean or a smoothed rate" if likely.is_mean else ""
         such_as += f", and takes {likely.besides}" if likely.besides else ""
         return UserError(
