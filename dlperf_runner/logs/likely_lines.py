@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 
-from .pattern import DURATION, THINGS, Lines
+from .pattern import DURATION, THINGS, Lines, units_of_bar
 from .reader import blocks
 
 _MOST_LINES = 20_000
@@ -33,9 +33,9 @@ _PLACE = "\0"  # of a number, in the shape of a line
 _BAR = r"\u2500-\u259f"  # characters of progress bars, which grow
 _RATE_UNIT = re.compile(rf"\s{{0,2}}{THINGS}(?:/| per )s(?:ec(?:ond)?)?\b", re.IGNORECASE)
 _RATE_WORD = re.compile(
-    r"(?:ips|fps|tgs|tps|wps|speed|throughput|(?<![a-z])(?<![a-z][ _-])rate"
-    rf"|{THINGS}{_WHOSE}(?:/|[-_ ]?per[-_ ]?)s(?:ec(?:ond)?)?{_WHOSE})"
-    r"(?>(?: \([a-z/ ]{1,32}+\))?)\W{0,4}+ {0,12}+$",
+    r"(?:ips|fps(?: total)?|tgs|tps|wps|speed|throughput|(?<![a-z])(?<![a-z][ _-])rate"
+    rf"|{THINGS}(?>(?: per gpu)?)(?:/|[-_ ]?per[-_ ]?)s(?:ec(?:ond)?)?{_WHOSE})"
+    r"(?>(?: \([a-z/ ]{1,22}+\))?)\W{0,4}+ {0,12}+$",
     re.IGNORECASE,
 )
 _PLAIN_RATE_UNIT = re.compile(r"/s(?:ec)?\b")
@@ -43,14 +43,16 @@ _PREFIX = re.compile(r"[kKMG](?![^\W_])")
 _TIME_UNIT = re.compile(r"\s{0,2}(?:ms|milliseconds|s|secs?|seconds)\b")
 _COUNTED = ("step", "epoch", "of_epoch")
 _MS = re.compile(r"\s{0,2}(?:ms|milliseconds)\b")
-_TIME_OF_STEP = re.compile(r"\s{0,2}(?:ms|s|secs?|seconds)/(?:step|it|iter|iteration|batch)\b")
+_TIME_OF_STEP = re.compile(
+    r"\s{0,2}(?:ms|s|secs?|seconds)/(?:step|it|iter|iteration|batch|update)\b"
+)
 _TIME_WORD = re.compile(
-    r"(?:time|timing|elapsed|dt|(?:batch|step|iter)_cost|(?:ms|s|sec)/(?:b|batch|it|iter|step))"
+    r"(?:time|timing|elapsed|dt|\bbt|(?:batch|step|iter)_cost|(?:ms|s|sec)/(?:b|batch|it|iter|step))"
     r"[^\d|,]{0,24}$",
     re.IGNORECASE,
 )
 _OTHER_UNIT = re.compile(r"\s?(?:iter|iteration|step|batche?|image|sample)s?\b")
-_WHOLE_STEP = re.compile(r"(?:step|iter|iteration|batch|total)[^\d|,]{0,24}$", re.IGNORECASE)
+_WHOLE_STEP = re.compile(r"(?:step|iter|iteration|batch|\bbt|total)[^\d|,]{0,24}$", re.IGNORECASE)
 _TIME_PER_STEP = re.compile(r"time per (?:step|iter|iteration|batch)[^\d|,]{0,24}$", re.IGNORECASE)
 # Of a part of a step, of an evaluation, or of what is still to come.
 _PART = re.compile(
@@ -374,7 +376,7 @@ def _words_before(described: Lines, lines: Sequence[str]) -> Iterator[tuple[str,
             begin, before = (
                 data[: match.start(g)].decode("utf-8", "replace") for g in ("step", "rate")
             )
-            yield _shape(begin), _shape(" ".join(before.split()[-1:]))
+            yield _shape(begin).strip(), _shape(" ".join(before.split()[-1:]))
 
 
 def _joined(
@@ -405,8 +407,8 @@ def _joined(
     at = _end(line, numbers[last])
     units = (_RATE_UNIT, _PLAIN_RATE_UNIT, _TIME_OF_STEP)
     unit = next(filter(None, (unit.match(line, at) for unit in units)), None)
-    if unit and unit[0] == "it/s":
-        return regex + "(?:it/s|s/it)"  # a bar of tqdm has either
+    if unit and (unit[0] == "it/s" or "<" in line) and (both := units_of_bar(unit[0])):
+        return regex + f"(?:{'|'.join(both)})"  # a bar of tqdm has either
     return regex + (_literal(unit[0]) if unit else "")
 
 

@@ -60,7 +60,7 @@ _SECONDS = {
 # What rates count.
 THINGS = (
     r"(?:samples?|im(?:age|g)?s?|toks?|tokens?|seqs?|sequences?|examples?|elements?|its?|iters?|ba"
-    r"|steps?|batch(?:es)?|sentences?|words?|utts?|utterances?|records?|frames?)"
+    r"|steps?|batch(?:es)?|updates?|sentences?|words?|utts?|utterances?|records?|frames?)"
 )
 # A prefix, what a rate counts, and per what: ktok/s/gpu, thousand images per minute.
 _WORDS = re.compile(
@@ -77,7 +77,7 @@ _OF_RUN = (
     "one rate of the whole run, as the program printed it, which may include its warm-up; nothing"
     " is left out"
 )
-_OF_BARS = ("it/s", "s/it")
+_OF_BAR = re.compile(r"(?:s/)?(it|ba|batch|step|update)(?:/s)?")
 # What scripts of Hugging Face's accelerate and diffusers print, and sd-scripts, before a bar that
 # counts whole steps. sd-scripts has a batch size for each data set.
 _STATEMENTS = (
@@ -94,7 +94,9 @@ _STATEMENTS = (
     stated("Num processes: ", r"^Num processes: (?P<world_size>\d{1,9}+)\s{0,8}+\Z"),
     stated("Mixed precision type: ", r"^Mixed precision type: (?P<precision>bf16|fp16)\b"),
 )
-_OF_STEPS = re.compile(r"(?:its?|iters?|iterations?|steps?|batch|batches)/(?:s|sec|second)")
+_OF_STEPS = re.compile(
+    r"(?:its?|iters?|iterations?|steps?|ba|batch|batches|updates?)/(?:s|sec|second)"
+)
 
 
 @functools.lru_cache(maxsize=1024)  # the lines of a log have the same unit
@@ -118,6 +120,13 @@ def seconds_of(unit: str) -> float | None:
 def is_prefix(unit: str) -> bool:
     """True if the unit multiplies the number: 12.3k."""
     return unit.partition("/")[0] in _PREFIXES
+
+
+def units_of_bar(unit: str) -> tuple[str, ...]:
+    """The two units of a bar of tqdm that has this one, it/s or s/it; none if it is not of a
+    bar."""
+    match = _OF_BAR.fullmatch(unit)
+    return (f"{match[1]}/s", f"s/{match[1]}") if match and "/" in unit else ()
 
 
 def counts_steps(unit: str) -> bool:
@@ -201,9 +210,9 @@ class Lines:
         self._numbers = [*self.groupindex.items()]
         self._seconds, self._unit, self._bar = seconds, None, ""
         self._unit = self.unit_in(sample)
-        is_bar = self._unit in _OF_BARS and seconds in (None, 1.0) and steps == 1
-        if is_bar and "prefix" not in self.groupindex:
-            self._bar = _OF_BARS[seconds is None]
+        self._bars = units_of_bar(self._unit or "") if seconds in (None, 1.0) and steps == 1 else ()
+        if self._bars and "prefix" not in self.groupindex:
+            self._bar = self._bars[seconds is None]
             self.groupindex["inverse"] = len(self._numbers) + 1
         if seconds is not None:
             self.groupindex["time"] = len(self.groupindex) + 1
@@ -279,7 +288,7 @@ class Lines:
             end = last
         behind = _BEHIND.match(data, end)
         unit = unit_behind(behind[0].decode("utf-8", "replace")) if behind else ""
-        if self._bar and unit in _OF_BARS:
+        if self._bar and unit in self._bars:
             return b""
         return behind[0] if behind and self._is_other(unit) else b""
 

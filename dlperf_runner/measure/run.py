@@ -148,6 +148,8 @@ def _steps(
             _check_agreement(form, lines, source)
         source = source.only(first)
     elif not form.rank_rates and (once := _once(kept, is_redrawn)):
+        if is_redrawn:
+            _check_agreement(form, lines, source)
         lines = kept = _without(log, {*range(len(kept.steps))}.difference(once))
         source = source.only(once)
     if expected.by("number of steps") == "the plan":
@@ -350,7 +352,7 @@ def _check_agreement(form: Format, lines: Columns, source: LogLines) -> None:
     pairs = [(first.setdefault(step, n), n) for n, step in enumerate(lines.steps)]
     ratios = {n: rates[n] / rates[one] for one, n in pairs if n != one}
     if form.rank_rates:
-        problem, expected, hint = form.rank_rates
+        problem, expected, hint, _ = form.rank_rates
         shown = f"{len(rates)} rates of {len(first)} steps"
         raise UserError(problem, where=source.name, expected=expected, found=shown, hint=hint)
     if 1 / (1 + RANKS_TOLERANCE) <= median(ratios.values()) <= 1 + RANKS_TOLERANCE:

@@ -114,6 +114,8 @@ def _whose(about: dict[str, Any], *, per_step: bool) -> Any:
             where="--rates-are-per",
             expected="step, because the lines or --unit say so",
             found=whose,
+            hint="if each step is one sample of all devices, as in reinforcement learning:"
+            " --unit steps --rates-are-per step --global-batch-size 1",
         )
     return "step" if per_step else whose
 

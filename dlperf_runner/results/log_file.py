@@ -194,7 +194,8 @@ class LogFile:
             )
         likely = likely_line(start)
         has_rate = likely and likely.regex and not likely.is_mean and not likely.besides
-        if not has_rate and (unrated := unrated_line(start)):
+        unrated = unrated_line(start)
+        if unrated and (not has_rate or unrated.refusal.is_certain):
             why = unrated.refusal
             return UserError(
                 why.problem,

@@ -350,6 +350,11 @@ LIKELY = {
         r"timing_s/step:(?P<step_time>",
     "step {n}/99 | step-time 2.5 sec | loss 2.6 | tokens-per-second {r} | gpu-memory 63.6 GB":
         r"second +(?P<rate>",
+    # SupContrast, whose DT is the time of loading; IsaacGym's rl_games; F5-TTS.
+    "Train: [1][{n}/391]\tBT {r} (0.260)\tDT 0.001 (0.012)\tloss 7.0 (7.1)": r"BT +(?P<step_time>",
+    "fps step: 512345 fps total: {r} epoch: {n}/500 frames: 655{n}": r"total: +(?P<rate>",
+    "Epoch 1/11: 3%|{bar:<9}| {n}/99 [00:01<00:02, {r}update/s, loss=0.7]":
+        r"\| +(?P<step>\d+).*?, +(?P<rate>[\d.,]*\d)(?:update/s|s/update)",
     # torch_xla's examples and Marian.
     "| Training Device=xla:0/0 Epoch=1 Step={n} Loss=6.8 Rate={r} GlobalRate=88.5 Time=10:00:00":
         r"Step=(?P<step>\d+).*?Rate=(?P<rate>",
@@ -411,6 +416,8 @@ ELSEWHERE = {
     "{{'loss': {r}, 'learning_rate': 4e-05, 'epoch': 0.{n}}}": "'train_samples_per_second'",
     "Step Time : {r}s GPU utilization: 244.3MODEL_TFLOP/s/GPU": "which the last rank prints",
     "2024-05-01 10:{n}:00.1: Epoch {n}\n2024-05-01 10:{n}:59.2: Epoch time: {r} s": "unit s/250",
+    "INFO train.py:9 step:{n} smpl:{n}0 ep:{n} updt_s:{r} data_s:0.01\nINFO train.py:9 step:1K "
+    "smpl:8K ep:{n} updt_s:{r} data_s:0.01": "nl > numbered.log",
     "tick {n}     kimg 4.{n}      time 1m {n}s       sec/tick {r}    sec/kimg {r}": "unit s/125",
     "0/9 6.7G 0.0{n} 0.067 0.017 10  640: 100%|███| 200/200 00:50": "TQDM_BAR_FORMAT",
     "[gpu01:0/2] 1epoch:train:{n}-{n}batch: iter_time=2.9e-04, train_time={r}": "s/ACCUM_GRAD",
@@ -552,15 +559,24 @@ def test_the_suggestion_of_a_message_works(here: Path) -> None:
     assert table.count("100.00") >= 3
 
 
+def test_the_guess_of_a_bar_takes_all_of_its_lines() -> None:
+    """As SpeechBrain draws it, without words."""
+    bars = [f"{n:3d}%|{'█' * (n // 9):<11}| {n}/99 [00:01<00:02, 1.5s/it]" for n in range(1, 100)]
+    likely = likely_line(["\r".join(bars).encode()])
+    assert likely is not None and likely.regex is not None
+    assert len([*Lines(likely.regex, bars[0], 1.0).finditer("\r".join(bars).encode())]) == 99
+
+
+@pytest.mark.parametrize("unit", ["it", "batch"])
 @pytest.mark.parametrize("group", ["rate", "step_time"])
-def test_a_bar_may_change_between_its_two_units(tmp_path: Path, group: str) -> None:
-    speeds = {step: ("1.25s/it", "0.80it/s")[step % 2] for step in range(1, 41)}
+def test_a_bar_may_change_between_its_two_units(tmp_path: Path, group: str, unit: str) -> None:
+    speeds = {step: (f"1.25s/{unit}", f"0.80{unit}/s")[step % 2] for step in range(1, 41)}
     if group == "step_time":
         speeds = {step: speeds[step + 1] for step in range(1, 40)}
     bars = "\r".join(f"{n}%|#  | {n}/41 [00:01<00:09, {speed}]" for n, speed in speeds.items())
     path = write(tmp_path / "1n1g/cnn_b32_fp32_1.log", [bars])
     options = {"step_time_unit": "s"} if group == "step_time" else {}
-    regex = rf"\| (?P<step>\d+)/.*, (?P<{group}>[\d.]+)(?:it/s|s/it)"
+    regex = rf"\| (?P<step>\d+)/.*, (?P<{group}>[\d.]+)(?:{unit}/s|s/{unit})"
     assert throughput(load(path, regex=regex, unit="steps", **options)) == pytest.approx(32 * 0.8)
     if options:  # of several steps, one of the two cannot be meant
         assert "not a number" in str(
