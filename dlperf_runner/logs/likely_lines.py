@@ -31,7 +31,12 @@ _STEP_WORD = re.compile(
 _WHOSE = r"(?:(?:/|[-_ ]per[-_ ])(?:gpu|device|core|chip|node|replica|worker))?"
 _PLACE = "\0"  # of a number, in the shape of a line
 _BAR = r"\u2500-\u259f"  # characters of progress bars, which grow
-_RATE_UNIT = re.compile(rf"\s{{0,2}}{THINGS}(?:/| per )s(?:ec(?:ond)?)?\b", re.IGNORECASE)
+# Not the name of the next number: loss: 2.1 samples/s: 812.5 or loss 2.1 tok/s 812 lr 0.1
+_NO_NAME = (
+    r"(?! ?[:=] ?+[\"']?\d"
+    r"| {1,8}+\d[\d.,]{0,12}+(?! ?(?:%|m?s\b|secs?\b|\w{1,8}+/)))"
+)
+_RATE_UNIT = re.compile(rf"\s{{0,2}}{THINGS}(?:/| per )s(?:ec(?:ond)?)?\b{_NO_NAME}", re.IGNORECASE)
 _RATE_WORD = re.compile(
     r"(?:ips|fps(?: total)?|tgs|tps|wps|speed|throughput|(?<![a-z])(?<![a-z][ _-])rate"
     rf"|{THINGS}(?>(?: per gpu)?)(?:/|[-_ ]?per[-_ ]?)s(?:ec(?:ond)?)?{_WHOSE})"
@@ -44,7 +49,7 @@ _TIME_UNIT = re.compile(r"\s{0,2}(?:ms|milliseconds|s|secs?|seconds)\b")
 _COUNTED = ("step", "epoch", "of_epoch")
 _MS = re.compile(r"\s{0,2}(?:ms|milliseconds)\b")
 _TIME_OF_STEP = re.compile(
-    r"\s{0,2}(?:ms|s|secs?|seconds)/(?:step|it|iter|iteration|batch|update)\b"
+    r"\s{0,2}(?:ms|s|secs?|seconds)/(?:step|it|iter|iteration|batch|ba|update)\b"
 )
 _TIME_WORD = re.compile(
     r"(?:time|timing|elapsed|dt|\bbt|(?:batch|step|iter)_cost|(?:ms|s|sec)/(?:b|batch|it|iter|step))"

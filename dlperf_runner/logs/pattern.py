@@ -38,7 +38,7 @@ _NUMBER = rb"(?:\d{1,3}(?>(?:,\d{3}){1,9})|%s)(?>(?:\.%s)?)(?>(?:[eE][-+]?\d{1,3
 _NUMBERS = re.compile(_NUMBER)
 # A number that goes on neither before nor behind.
 _ALONE = re.compile(rb"(?<![\d.,eE+-])%s(?![\r\n]|%s)" % (_NUMBER, CUT.encode()))
-_BEHIND = re.compile(rb" {0,2}+[\w/\x80-\xff]{0,32}+")
+_BEHIND = re.compile(rb" {0,2}+[\w/\x80-\xff]{0,32}+(?> ?[:=] ?\d)?")
 _LONGEST = 64  # bytes in a number
 _IN_NUMBER = b"0123456789.,eE+-"
 # What shows that a number is not whole: the mark of a cut, or more digits in the next line.
@@ -48,7 +48,9 @@ _STAMP = re.compile(
 )
 _LETTER = r"[^\W\d_]"
 _PER = r"(?>(?:/[^\W_]{1,16}+){0,4})"
-_UNIT = re.compile(rf"{_LETTER}[^\W_]{{0,16}}+{_PER}| {{1,2}}+({_LETTER}{{1,16}}+{_PER})")
+_UNIT = re.compile(
+    rf"{_LETTER}[^\W_]{{0,16}}+{_PER}| {{1,2}}+({_LETTER}{{1,16}}+{_PER})(?! ?[:=] ?\d)"
+)
 _PREFIXES = ("k", "K", "M", "G", "T")
 _SECONDS = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
@@ -69,9 +71,10 @@ _WORDS = re.compile(
     r"((?>(?i:(?:/|[ _(]{0,2}per[ _])[a-zµμ]{1,12}+){0,4}))"
 )
 _PREFIX_ALONE = re.compile(r"(?i:\b(?:thousand|million|billion)s?\b)|[(\[][kKMGT][)\]]")
+_NAME = re.compile(r" ?[:=] ?\d")  # what follows is that of the next number
 _TIME_ALONE = re.compile(r"(?:[ _]|[(\[])([a-zµμ]{1,12})\W{0,4}$")
 # What ends what is said of a number: another number with its unit, or a separator.
-_ANOTHER = re.compile(r"\d[\d.,]{0,64}+ {0,2}+[\w/%]{0,64}+(?![\w/%:=]| [:=])|[|,;]")
+_ANOTHER = re.compile(r"\d(?>(?:[.,]?\d){0,64}) {0,2}+[\w/%]{0,64}+(?![\w/%:=]| [:=])|[|,;]")
 _WHOSE = {**dict.fromkeys(("gpu", "device", "chip", "core"), "device"), "node": "node"}
 _OF_RUN = (
     "one rate of the whole run, as the program printed it, which may include its warm-up; nothing"
@@ -149,18 +152,21 @@ def words_of_rate(before: str, behind: str) -> UnitWords:
     """The facts in the texts before and behind a rate: `throughput (ktok/s): `, ` img/min`."""
     before = _ANOTHER.split(before[-_LONGEST:])[-1]
     at_once = _WORDS.match(behind[:_LONGEST].lstrip(" "))
+    if at_once and _NAME.match(at_once.string, at_once.end()):
+        at_once = None  # loss: 2.1 samples/s: 812.5
     words = [*([at_once] if at_once else []), *[*_WORDS.finditer(before)][-1:]]
     alone = _PREFIX_ALONE.match(behind.lstrip(" ")) or (
         None if at_once else _PREFIX_ALONE.search(before)
     )
     prefix = (words[0][1] if words else None) or (alone[0] if alone else "")
     per = [part for match in words for part in re.findall(r"[^\W_]+", match[3].lower())]
-    counted = next((counted_in(match[2]) for match in words if match[3]), None)
+    things = [match[2].lower() for match in words if match[3]]
+    of_step = "step" if things and counts_steps(f"{things[0]}/s") else ""
     return UnitWords(
         prefix.strip(" -()[]"),
         next((part for part in per if _SECONDS.get(part, 1.0) != 1.0), ""),
-        counted or "",
-        next((_WHOSE[part] for part in per if part in _WHOSE), ""),
+        (counted_in(things[0]) if things else None) or "",
+        next((_WHOSE[part] for part in per if part in _WHOSE), of_step),
     )
 
 

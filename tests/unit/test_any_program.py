@@ -214,6 +214,9 @@ def test_steps_that_count_in_each_epoch_anew(tmp_path: Path) -> None:
         ("upd {step} | samples per sec (per gpu): {rate}", SAMPLES, "--rates-are-per device"),
         ("upd {step} | {rate} tok/s", SAMPLES, "--unit tokens"),
         ("upd {step} | tokens_per_sec={rate}", SAMPLES, "--unit tokens"),
+        # flax's examples and mlx-lm
+        ("upd {step} | steps/sec={rate} samples/sec=9", SAMPLES, "--rates-are-per step"),
+        ("upd {step} lr e-x, It/sec {rate}, Tokens/sec 9", TOKENS, "--rates-are-per step"),
         ("upd {step} (s) = {rate}", MS, "step_time_unit: s (--step-time-unit s)"),
     ],
 )
@@ -355,6 +358,9 @@ LIKELY = {
     "fps step: 512345 fps total: {r} epoch: {n}/500 frames: 655{n}": r"total: +(?P<rate>",
     "Epoch 1/11: 3%|{bar:<9}| {n}/99 [00:01<00:02, {r}update/s, loss=0.7]":
         r"\| +(?P<step>\d+).*?, +(?P<rate>[\d.,]*\d)(?:update/s|s/update)",
+    # The unit behind a number is the name of the next one.
+    "step: {n} loss: 2.{n} samples/s: {r}": r"samples/s: +(?P<rate>",
+    "step {n} loss 2.{n} tok/s {r} lr 0.1": r"tok/s +(?P<rate>",
     # torch_xla's examples and Marian.
     "| Training Device=xla:0/0 Epoch=1 Step={n} Loss=6.8 Rate={r} GlobalRate=88.5 Time=10:00:00":
         r"Step=(?P<step>\d+).*?Rate=(?P<rate>",
@@ -411,7 +417,7 @@ ELSEWHERE = {
     '"average_bus_bandwidth": {{\n"bandwidth": {r}}}': "jq -c",
     '{{"log": "Epoch[0] Batch [{n}] Speed: {r} img/s\\n", "stream": "stdout"}}': "jq -rj .log",
     ':::MLL 15600000{n}.123 run_start: {{"value": null, "metadata": {{}}}}': "v0.6 and before",
-    " {n}/99 [00:01<00:02, {r}s/it]\n{{'loss': 2.2, 'epoch': 0.{n}}}": "train_samples_per_second",
+    " {n}/99 [00:01<00:02, {r}s/it]\n{{'loss': 2.2, 'epoch': 0.{n}}}": "or describe its bar",
     " Train throughput/samples_per_sec: {r}": "'Train time/batch: (?P<step>\\d+)|Train throughput",
     "{{'loss': {r}, 'learning_rate': 4e-05, 'epoch': 0.{n}}}": "'train_samples_per_second'",
     "Step Time : {r}s GPU utilization: 244.3MODEL_TFLOP/s/GPU": "which the last rank prints",
