@@ -91,7 +91,7 @@ _STATEMENTS = (
     ),
     stated(
         "radient ",
-        r"  (?:Gradient Accumulation|gradient accumulation) steps (?:/ [^\r\n=]{1,32}+)?+= "
+        r"  (?:Gradient Accumulation|gradient accumulation) steps (?>(?:/ [^\r\n=]{1,32}+)?)= "
         r"(?P<accumulation_steps>\d{1,9}+)",
     ),
     stated("Num processes: ", r"^Num processes: (?P<world_size>\d{1,9}+)\s{0,8}+\Z"),

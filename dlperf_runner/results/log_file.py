@@ -18,7 +18,7 @@ from .. import logs
 from ..core.errors import UserError, as_user_error
 from ..core.files import open_gzip, open_read, read_start
 from ..core.lists import counted
-from ..logs.likely_lines import likely_line
+from ..logs.likely_lines import LikelyLine, likely_line
 from ..logs.pattern import DURATION
 from ..logs.unrated_lines import unrated_line
 
@@ -218,6 +218,9 @@ class LogFile:
                 found=f"{counted(lines, 'line')} without one" if lines else "no lines",
                 hint=HINT_OF_FORMATS,
             )
+        return self._of_unknown_program(likely, f"  --regex {regex} {options}")
+
+    def _of_unknown_program(self, likely: LikelyLine, described: str) -> UserError:
         such_as = "this expression is a guess" if likely.regex else _NO_GUESS
         such_as += ", and takes a mean or a smoothed rate" if likely.is_mean else ""
         such_as += f", and takes {likely.besides}" if likely.besides else ""
@@ -226,8 +229,7 @@ class LogFile:
             where=str(self.path),
             expected="a rate of a known format, or an expression for the lines",
             found=likely.line[:_SHOWN],
-            hint=f"describe its lines ({such_as}), and what its rates are:\n"
-            f"  --regex {regex} {options}\n"
+            hint=f"describe its lines ({such_as}), and what its rates are:\n{described}\n"
             "or describe the program as a workload: dlperf init-workload",
         )
 
