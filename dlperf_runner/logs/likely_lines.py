@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 
-from .pattern import DURATION, THINGS, Lines
+from .pattern import DURATION, THINGS, Lines, units_of_bar
 from .reader import blocks
 
 _MOST_LINES = 20_000
@@ -31,26 +31,34 @@ _STEP_WORD = re.compile(
 _WHOSE = r"(?:(?:/|[-_ ]per[-_ ])(?:gpu|device|core|chip|node|replica|worker))?"
 _PLACE = "\0"  # of a number, in the shape of a line
 _BAR = r"\u2500-\u259f"  # characters of progress bars, which grow
-_RATE_UNIT = re.compile(rf"\s{{0,2}}{THINGS}(?:/| per )s(?:ec(?:ond)?)?\b", re.IGNORECASE)
+# Not the name of the next number: loss: 2.1 samples/s: 812.5 or loss 2.1 tok/s 812 lr 0.1
+_NO_NAME = (
+    r"(?! ?[:=] ?+[\"']?\d"
+    r"| {1,8}+\d[\d.,]{0,12}+(?! ?(?:%|m?s\b|secs?\b|\w{1,8}+/)))"
+)
+_RATE_UNIT = re.compile(rf"\s{{0,2}}{THINGS}(?:/| per )s(?:ec(?:ond)?)?\b{_NO_NAME}", re.IGNORECASE)
 _RATE_WORD = re.compile(
-    r"(?:ips|fps|tgs|tps|wps|speed|throughput"
-    rf"|{THINGS}(?:/|[-_ ]?per[-_ ]?)s(?:ec(?:ond)?)?{_WHOSE})"
-    r"(?>(?: \([a-z/ ]{1,32}+\))?)\W{0,4}+ {0,12}+$",
+    r"(?:ips|fps(?: total)?|tgs|tps|wps|speed|throughput|(?<![a-z])(?<![a-z][ _-])rate"
+    rf"|{THINGS}(?>(?: per gpu)?)(?:/|[-_ ]?per[-_ ]?)s(?:ec(?:ond)?)?{_WHOSE})"
+    r"(?>(?: \([a-z/ ]{1,22}+\))?)\W{0,4}+ {0,12}+$",
     re.IGNORECASE,
 )
 _PLAIN_RATE_UNIT = re.compile(r"/s(?:ec)?\b")
 _PREFIX = re.compile(r"[kKMG](?![^\W_])")
-_TIME_UNIT = re.compile(r"\s{0,2}(?:ms|s|secs?|seconds)\b")
+_TIME_UNIT = re.compile(r"\s{0,2}(?:ms|milliseconds|s|secs?|seconds)\b")
 _COUNTED = ("step", "epoch", "of_epoch")
-_MS = re.compile(r"\s{0,2}ms\b")
-_TIME_OF_STEP = re.compile(r"\s{0,2}(?:ms|s|secs?|seconds)/(?:step|it|iter|iteration|batch)\b")
+_MS = re.compile(r"\s{0,2}(?:ms|milliseconds)\b")
+_TIME_OF_STEP = re.compile(
+    r"\s{0,2}(?:ms|s|secs?|seconds)/(?:step|it|iter|iteration|batch|ba|update)\b"
+)
 _TIME_WORD = re.compile(
-    r"(?:time|timing|elapsed|dt|(?:batch|step|iter)_cost|(?:ms|s|sec)/(?:b|batch|it|iter|step))"
+    r"(?:time|timing|elapsed|dt|\bbt|(?:batch|step|iter)_cost|(?:ms|s|sec)/(?:b|batch|it|iter|step))"
     r"[^\d|,]{0,24}$",
     re.IGNORECASE,
 )
 _OTHER_UNIT = re.compile(r"\s?(?:iter|iteration|step|batche?|image|sample)s?\b")
-_WHOLE_STEP = re.compile(r"(?:step|iter|iteration|batch|total)[^\d|,]{0,24}$", re.IGNORECASE)
+_WHOLE_STEP = re.compile(r"(?:step|iter|iteration|batch|\bbt|total)[^\d|,]{0,24}$", re.IGNORECASE)
+_TIME_PER_STEP = re.compile(r"time per (?:step|iter|iteration|batch)[^\d|,]{0,24}$", re.IGNORECASE)
 # Of a part of a step, of an evaluation, or of what is still to come.
 _PART = re.compile(
     r"(?:data|load|loading|read(?:er)?|fwd|bwd|(?:for|back)ward|opt|optim|optimizer|val|validation"
@@ -60,7 +68,8 @@ _PART = re.compile(
 # Taken only if a line has nothing else: means since the start, and tqdm's smoothed rate.
 # train_speed is that of ms-swift.
 _MEAN = re.compile(
-    r"(?:avg|average|mean|train_speed)[^\d|,]{0,24}$|[<[][\d:?]{1,16}, {0,2}$", re.IGNORECASE
+    r"(?:avg|average|overall|mean|train_speed)[^\d|,]{0,24}$|[<[][\d:?]{1,16}, {0,2}$",
+    re.IGNORECASE,
 )
 _STEP_COLUMN = re.compile(r"(?<![a-z])(?:step|iter|iteration)$", re.IGNORECASE)
 _EPOCH_WORD = re.compile(r"epochs?\W{0,4}$", re.IGNORECASE)
@@ -146,21 +155,49 @@ def _of_two_lines(kinds: Sequence[_Kind]) -> LikelyLine | None:
         and _STEP_WORD.search(lines[0][: numbers[step].start()])
     )
     of_step = next(named, None)
+    times = []
     for lines, _ in steps if of_step else ():
-        numbers = [*_NUMBER.finditer(lines[0])]
-        rate = _rate(lines[0], numbers, ())
-        if rate and rate[1] == "rate" and not _is_mean(lines[0], numbers[rate[0]]):
-            regex = f"{of_step}|{_joined(lines[0], numbers, dict([rate]), 0)}"
-            return LikelyLine(lines[0].strip(), regex, besides="the step of another line")
-    return None
+        rows = [[*_NUMBER.finditer(line)] for line in lines]
+        rate = _rate(lines[0], rows[0], [*_elapsed(rows)])
+        if rate is None or _is_mean(lines[0], rows[0][rate[0]]):
+            continue
+        others = [other[0] for other, _ in steps if other is not lines]
+        regex = _alone(lines[0], rows[0], rate, f"{of_step}|", others)
+        line = LikelyLine(lines[0].strip(), regex, besides="the step of another line")
+        if rate[1] == "rate":
+            return line
+        if _WHOLE_STEP.search(lines[0][: rows[0][rate[0]].start()]):
+            times.append(line)
+    return times[0] if times else None
+
+
+def _alone(
+    line: str,
+    numbers: Sequence[re.Match[str]],
+    rate: tuple[int, str],
+    before: str,
+    others: Sequence[str],
+) -> str:
+    """The expression of a rate without its step, behind `before`; with so many words that it
+    matches none of the other lines, if they prevent it."""
+    regexes = [before + _joined(line, numbers, dict([rate]), longest) for longest in (0, 12, 24)]
+    for regex in regexes:
+        matches = [m for other in others for m in Lines(regex).finditer(other.encode())]
+        if not any(match["rate"] for match in matches):
+            return regex
+    return regexes[0]
 
 
 def _of_run(kinds: Iterable[_Kind]) -> LikelyLine | None:
-    """The last line that occurs once and has a rate, which is then that of the whole run."""
-    for line in (kind.lines[0] for kind in reversed([*kinds]) if kind.number == 1):
+    """The last line that occurs once and has a rate, which is then that of the whole run, or the
+    time of a step."""
+    lines = [kind.lines[0] for kind in kinds if kind.number == 1]
+    for line in reversed(lines):
         numbers = [*_NUMBER.finditer(line)]
-        if (rate := _rate(line, numbers, ())) and rate[1] == "rate":
-            regex = _joined(line, numbers, dict([rate]), 0)
+        rate = _rate(line, numbers, ())
+        if rate and (rate[1] == "rate" or _TIME_PER_STEP.search(line[: numbers[rate[0]].start()])):
+            others = [other for other in lines if other is not line]
+            regex = _alone(line, numbers, rate, "", others)
             return LikelyLine(line.strip(), regex, besides="one rate for the whole run")
     return None
 
@@ -224,6 +261,7 @@ def _epochs(
         for n, (a, b) in enumerate(zip(before, after, strict=True))
         if n != step and a.isdigit() and b.isdigit() and int(b) == int(a) + 1
         if _EPOCH_NAME.search(line[: numbers[n].start()])
+        or line[numbers[n].end() : numbers[step].start()] == "/"  # WeNet: Batch 0/1900
     )
     epoch, length = next(epochs, None), step + 1
     if epoch is None:
@@ -343,7 +381,7 @@ def _words_before(described: Lines, lines: Sequence[str]) -> Iterator[tuple[str,
             begin, before = (
                 data[: match.start(g)].decode("utf-8", "replace") for g in ("step", "rate")
             )
-            yield _shape(begin), _shape(" ".join(before.split()[-1:]))
+            yield _shape(begin).strip(), _shape(" ".join(before.split()[-1:]))
 
 
 def _joined(
@@ -374,8 +412,8 @@ def _joined(
     at = _end(line, numbers[last])
     units = (_RATE_UNIT, _PLAIN_RATE_UNIT, _TIME_OF_STEP)
     unit = next(filter(None, (unit.match(line, at) for unit in units)), None)
-    if unit and unit[0] == "it/s":
-        return regex + "(?:it/s|s/it)"  # a bar of tqdm has either
+    if unit and (unit[0] == "it/s" or "<" in line) and (both := units_of_bar(unit[0])):
+        return regex + f"(?:{'|'.join(both)})"  # a bar of tqdm has either
     return regex + (_literal(unit[0]) if unit else "")
 
 

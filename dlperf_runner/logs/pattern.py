@@ -22,7 +22,7 @@ from typing import NamedTuple
 from ..core.linear import compiled
 from ..core.units import SAMPLES, TOKENS
 from . import text
-from .records import CUT, Format
+from .records import CUT, Format, stated
 
 DURATION = "step_time"
 EPOCHS = ("epoch", "of_epoch")
@@ -38,7 +38,7 @@ _NUMBER = rb"(?:\d{1,3}(?>(?:,\d{3}){1,9})|%s)(?>(?:\.%s)?)(?>(?:[eE][-+]?\d{1,3
 _NUMBERS = re.compile(_NUMBER)
 # A number that goes on neither before nor behind.
 _ALONE = re.compile(rb"(?<![\d.,eE+-])%s(?![\r\n]|%s)" % (_NUMBER, CUT.encode()))
-_BEHIND = re.compile(rb" {0,2}+[\w/\x80-\xff]{0,32}+")
+_BEHIND = re.compile(rb" {0,2}+[\w/\x80-\xff]{0,32}+(?> ?[:=] ?\d)?")
 _LONGEST = 64  # bytes in a number
 _IN_NUMBER = b"0123456789.,eE+-"
 # What shows that a number is not whole: the mark of a cut, or more digits in the next line.
@@ -48,7 +48,9 @@ _STAMP = re.compile(
 )
 _LETTER = r"[^\W\d_]"
 _PER = r"(?>(?:/[^\W_]{1,16}+){0,4})"
-_UNIT = re.compile(rf"{_LETTER}[^\W_]{{0,16}}+{_PER}| {{1,2}}+({_LETTER}{{1,16}}+{_PER})")
+_UNIT = re.compile(
+    rf"{_LETTER}[^\W_]{{0,16}}+{_PER}| {{1,2}}+({_LETTER}{{1,16}}+{_PER})(?! ?[:=] ?\d)"
+)
 _PREFIXES = ("k", "K", "M", "G", "T")
 _SECONDS = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
@@ -60,7 +62,7 @@ _SECONDS = {
 # What rates count.
 THINGS = (
     r"(?:samples?|im(?:age|g)?s?|toks?|tokens?|seqs?|sequences?|examples?|elements?|its?|iters?|ba"
-    r"|steps?|sentences?|records?|frames?)"
+    r"|steps?|batch(?:es)?|updates?|sentences?|words?|utts?|utterances?|records?|frames?)"
 )
 # A prefix, what a rate counts, and per what: ktok/s/gpu, thousand images per minute.
 _WORDS = re.compile(
@@ -69,16 +71,35 @@ _WORDS = re.compile(
     r"((?>(?i:(?:/|[ _(]{0,2}per[ _])[a-zµμ]{1,12}+){0,4}))"
 )
 _PREFIX_ALONE = re.compile(r"(?i:\b(?:thousand|million|billion)s?\b)|[(\[][kKMGT][)\]]")
+_NAME = re.compile(r" ?[:=] ?\d")  # what follows is that of the next number
 _TIME_ALONE = re.compile(r"(?:[ _]|[(\[])([a-zµμ]{1,12})\W{0,4}$")
 # What ends what is said of a number: another number with its unit, or a separator.
-_ANOTHER = re.compile(r"\d[\d.,]{0,64}+ {0,2}+[\w/%]{0,64}+(?![\w/%:=]| [:=])|[|,;]")
+_ANOTHER = re.compile(r"\d(?>(?:[.,]?\d){0,64}) {0,2}+[\w/%]{0,64}+(?![\w/%:=]| [:=])|[|,;]")
 _WHOSE = {**dict.fromkeys(("gpu", "device", "chip", "core"), "device"), "node": "node"}
 _OF_RUN = (
     "one rate of the whole run, as the program printed it, which may include its warm-up; nothing"
     " is left out"
 )
-_OF_BARS = ("it/s", "s/it")
-_OF_STEPS = re.compile(r"(?:its?|iters?|iterations?|steps?|batch|batches)/(?:s|sec|second)")
+_OF_BAR = re.compile(r"(?:s/)?(it|ba|batch|step|update)(?:/s)?")
+# What scripts of Hugging Face's accelerate and diffusers print, and sd-scripts, before a bar that
+# counts whole steps. sd-scripts has a batch size for each data set.
+_STATEMENTS = (
+    stated(
+        "batch size per device",
+        r"  (?:Instantaneous batch size per device = |batch size per device / [^\r\n:]{1,32}+: )"
+        r"(?P<batch_size_per_device>[\d,]{1,24}+)\s{0,8}+\Z",
+    ),
+    stated(
+        "radient ",
+        r"  (?:Gradient Accumulation|gradient accumulation) steps (?>(?:/ [^\r\n=]{1,32}+)?)= "
+        r"(?P<accumulation_steps>\d{1,9}+)",
+    ),
+    stated("Num processes: ", r"^Num processes: (?P<world_size>\d{1,9}+)\s{0,8}+\Z"),
+    stated("Mixed precision type: ", r"^Mixed precision type: (?P<precision>bf16|fp16)\b"),
+)
+_OF_STEPS = re.compile(
+    r"(?:its?|iters?|iterations?|steps?|ba|batch|batches|updates?)/(?:s|sec|second)"
+)
 
 
 @functools.lru_cache(maxsize=1024)  # the lines of a log have the same unit
@@ -104,6 +125,13 @@ def is_prefix(unit: str) -> bool:
     return unit.partition("/")[0] in _PREFIXES
 
 
+def units_of_bar(unit: str) -> tuple[str, ...]:
+    """The two units of a bar of tqdm that has this one, it/s or s/it; none if it is not of a
+    bar."""
+    match = _OF_BAR.fullmatch(unit)
+    return (f"{match[1]}/s", f"s/{match[1]}") if match and "/" in unit else ()
+
+
 def counts_steps(unit: str) -> bool:
     """True if a rate in this unit counts steps: it/s."""
     return _OF_STEPS.fullmatch(unit) is not None
@@ -124,18 +152,21 @@ def words_of_rate(before: str, behind: str) -> UnitWords:
     """The facts in the texts before and behind a rate: `throughput (ktok/s): `, ` img/min`."""
     before = _ANOTHER.split(before[-_LONGEST:])[-1]
     at_once = _WORDS.match(behind[:_LONGEST].lstrip(" "))
+    if at_once and _NAME.match(at_once.string, at_once.end()):
+        at_once = None  # loss: 2.1 samples/s: 812.5
     words = [*([at_once] if at_once else []), *[*_WORDS.finditer(before)][-1:]]
     alone = _PREFIX_ALONE.match(behind.lstrip(" ")) or (
         None if at_once else _PREFIX_ALONE.search(before)
     )
     prefix = (words[0][1] if words else None) or (alone[0] if alone else "")
     per = [part for match in words for part in re.findall(r"[^\W_]+", match[3].lower())]
-    counted = next((counted_in(match[2]) for match in words if match[3]), None)
+    things = [match[2].lower() for match in words if match[3]]
+    of_step = "step" if things and counts_steps(f"{things[0]}/s") else ""
     return UnitWords(
         prefix.strip(" -()[]"),
         next((part for part in per if _SECONDS.get(part, 1.0) != 1.0), ""),
-        counted or "",
-        next((_WHOSE[part] for part in per if part in _WHOSE), ""),
+        (counted_in(things[0]) if things else None) or "",
+        next((_WHOSE[part] for part in per if part in _WHOSE), of_step),
     )
 
 
@@ -185,9 +216,9 @@ class Lines:
         self._numbers = [*self.groupindex.items()]
         self._seconds, self._unit, self._bar = seconds, None, ""
         self._unit = self.unit_in(sample)
-        is_bar = self._unit in _OF_BARS and seconds in (None, 1.0) and steps == 1
-        if is_bar and "prefix" not in self.groupindex:
-            self._bar = _OF_BARS[seconds is None]
+        self._bars = units_of_bar(self._unit or "") if seconds in (None, 1.0) and steps == 1 else ()
+        if self._bars and "prefix" not in self.groupindex:
+            self._bar = self._bars[seconds is None]
             self.groupindex["inverse"] = len(self._numbers) + 1
         if seconds is not None:
             self.groupindex["time"] = len(self.groupindex) + 1
@@ -263,7 +294,7 @@ class Lines:
             end = last
         behind = _BEHIND.match(data, end)
         unit = unit_behind(behind[0].decode("utf-8", "replace")) if behind else ""
-        if self._bar and unit in _OF_BARS:
+        if self._bar and unit in self._bars:
             return b""
         return behind[0] if behind and self._is_other(unit) else b""
 
@@ -325,7 +356,7 @@ def of_pattern(
         opening=b"" if whole_run else b"the group step",
         entry=Lines(expression, sample, unit, steps),
         rate=_NUMBER,
-        statements=(),
+        statements=_STATEMENTS,
         zero_based=zero_based,
         seconds=unit and unit / steps,
         rates_are_per="world" if unit is None else "step",

@@ -106,11 +106,13 @@ class LineError(Exception):
 
 
 class Refusal(NamedTuple):
-    """The reason why the rates of a log are not usable, what it should have, and what to do."""
+    """The reason why the rates of a log are not usable, what it should have, and what to do.
+    `is_certain`: no other line of the log gives its rates."""
 
     problem: str
     expected: str
     hint: str
+    is_certain: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,9 @@
         "train_samples_per_second": 113.4,     (train_results.json, trainer_state.json)
       train_samples_per_second =      113.4     (the table train metrics)
     1epoch:train:683-1364batch: iter_time=5.9e-05, ..., optim_step_time=0.030, ..., train_time=1.790
+    2024-05-01 10:01:02.123456: Epoch time: 61.2 s
+    INFO 2025-05-01 10:06:00 ot_train.py:239 step:1K smpl:8K ep:12 ... updt_s:0.412 data_s:0.012
+    tick 0     kimg 0.2      time 1m 02s       sec/tick 12.3    sec/kimg 61.50   maintenance 2.1
     Progress on:train 120it/10.0kit rate:1.2it/s remaining:2:17:13 elapsed:01:40 postfix:loss=7.1
     INFO     colossalai - colossalai - INFO: [1/10]
              Loss:11.071, Step time: 0.912s, TFLOPS:
@@ -15,8 +18,9 @@
 Source: transformers 4.57.1, trainer_callback.py, trainer_pt_utils.py; hiyouga/LLaMA-Factory
 ff6d4d1, callbacks.py; NVIDIA-NeMo/Megatron-Bridge 067f987, train_utils.py; ultralytics/yolov5 v7.0,
 utils/general.py; tqdm-loggable 0.4.1, tqdm_logging.py, and stanford-crfm/levanter 9263f81;
-espnet/espnet, issue 2183 (2020); hpcaitech/ColossalAI 4f9953b, colossalai/logging/logger.py;
-linkedin/Liger-Kernel, pull request 110.
+espnet/espnet, issue 2183 (2020); MIC-DKFZ/nnUNet v2, nnUNetTrainer.py; NVlabs/stylegan3 and edm,
+training_loop.py; huggingface/lerobot, utils/logging_utils.py; hpcaitech/ColossalAI 4f9953b,
+colossalai/logging/logger.py; linkedin/Liger-Kernel, pull request 110.
 """
 
 from __future__ import annotations
@@ -92,6 +96,28 @@ _LINES = {
         r"  --regex ' 1epoch:train:\d+-(?P<step>\d+)batch.*train_time=(?P<step_time>[\d.e+-]+)'"
         " --step-time-unit s/ACCUM_GRAD",
     ),
+    rb": Epoch time: [\d.]{1,16} s": Refusal(
+        "nnU-Net prints the time of an epoch, of 250 batches and 50 of validation",
+        expected="lines with the time or the rate of a step",
+        hint="describe it; the rate of training is then too low by the time of the validation:\n"
+        r"  --regex ': Epoch (?P<step>\d+)|Epoch time: (?P<step_time>[\d.]+) s'"
+        " --step-time-unit s/250",
+    ),
+    rb" step:\d{1,9}[KM] smpl:\d[^\r\n]{1,200}? updt_s:[\d.]{1,16} data_s:[\d.]{1,16}": Refusal(
+        "LeRobot rounds its steps to thousands",
+        expected="lines whose steps differ",
+        hint="number them: tr '\\r' '\\n' < train.log | grep updt_s: | nl > numbered.log\n"
+        "and describe them; the rate leaves out data_s, the time of waiting for data:\n"
+        r"  --regex '^ +(?P<step>\d+)\s.* updt_s:(?P<step_time>[\d.]+)' --step-time-unit s",
+        is_certain=True,
+    ),
+    rb"tick \d{1,9} {1,9}kimg [\d.]{1,16} [^\r\n]{1,200}?sec/kimg [\d.]{1,16}": Refusal(
+        "StyleGAN and EDM print the time of a tick, which has a number of steps",
+        expected="lines with the time or the rate of a step",
+        hint="describe it; with 4 kimg a tick and a global batch size of 32, it is of 125 steps:\n"
+        r"  --regex 'tick (?P<step>\d+) .*sec/tick (?P<step_time>[\d.]+)'"
+        " --step-time-unit s/125",
+    ),
     rb"iteration {1,16}\d{1,12}/ {1,16}\d{1,12} \|(?![^\r\n]{0,900} elapsed)": Refusal(
         "the lines of Megatron are wrapped",
         expected="iteration 20/ 100 | ... elapsed time per iteration (ms): 123.4 | ... on one line",
@@ -150,6 +176,9 @@ _MARKERS = (
     b"train_speed(",
     b"epoch:train:",
     b" iteration ",
+    b"Epoch time: ",
+    b"sec/kimg ",
+    b" updt_s:",
     b"Step Time : ",
     b"100%|",
     b"Progress on:",

@@ -10,6 +10,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 from math import isclose
 from operator import sub
 from statistics import fmean, harmonic_mean, median
@@ -139,13 +140,16 @@ def _steps(
     lines = kept = log.columns
     writers = _writers(log)
     number = writers if log.has_ranks or writers > 1 else _processes(lines.steps, rule, expected)
-    if number > 1:
+    is_redrawn = not log.has_ranks and _is_redrawn(form, lines.steps)
+    if number > 1 and not is_redrawn:
         first = first_lines(lines.steps, number, source)
         kept = lines.take(first)
         if number > writers:
             _check_agreement(form, lines, source)
         source = source.only(first)
-    elif not form.rank_rates and (once := _once(kept)):
+    elif not form.rank_rates and (once := _once(kept, is_redrawn)):
+        if is_redrawn:
+            _check_agreement(form, lines, source)
         lines = kept = _without(log, {*range(len(kept.steps))}.difference(once))
         source = source.only(once)
     if expected.by("number of steps") == "the plan":
@@ -168,10 +172,21 @@ def _steps(
     return lines, kept, numbered.every, rule, notes
 
 
-def _once(lines: Columns) -> list[int]:
+def _is_redrawn(form: Format, steps: Sequence[int]) -> bool:
+    """True if the lines are those of a progress bar that is drawn again within steps, as for each
+    of the accumulated batches, and not one of each process."""
+    is_bar = not form.marker and "inverse" in form.entry.groupindex
+    if not is_bar or len({*Counter(steps).values()}) < 2:
+        return False
+    return all(before <= step for before, step in pairwise(steps))
+
+
+def _once(lines: Columns, is_redrawn: bool) -> list[int]:
     """The indices of the first line of each step, if a program prints each line of a step equally
-    often, one behind the other, with the same rate: as MXNet did until 2017, one for each metric.
-    Empty if it does not."""
+    often, one behind the other, with the same rate: as MXNet did until 2017, one for each metric;
+    or if they are of a bar that is drawn again. Empty if they are not."""
+    if is_redrawn:
+        return [n for n, step in enumerate(lines.steps) if not n or step != lines.steps[n - 1]]
     if lines.steps[:2] != lines.steps[:1] * 2:
         return []
     printed = [*zip(lines.steps, lines.samples_per_second, strict=True)]
@@ -337,7 +352,7 @@ def _check_agreement(form: Format, lines: Columns, source: LogLines) -> None:
     pairs = [(first.setdefault(step, n), n) for n, step in enumerate(lines.steps)]
     ratios = {n: rates[n] / rates[one] for one, n in pairs if n != one}
     if form.rank_rates:
-        problem, expected, hint = form.rank_rates
+        problem, expected, hint, _ = form.rank_rates
         shown = f"{len(rates)} rates of {len(first)} steps"
         raise UserError(problem, where=source.name, expected=expected, found=shown, hint=hint)
     if 1 / (1 + RANKS_TOLERANCE) <= median(ratios.values()) <= 1 + RANKS_TOLERANCE:

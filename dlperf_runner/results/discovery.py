@@ -38,6 +38,10 @@ NAME = "regex"
 WITHOUT_MATCH = "the expression matches no line of some logs, which known formats read"
 _ABOUT = ("unit", "rates_are_per", "step_time_unit")
 _STEPS = "steps"
+_OF_ENVIRONMENTS = (
+    "if each step is one sample of all devices, as in reinforcement learning:"
+    " --unit steps --rates-are-per step --global-batch-size 1"
+)
 
 
 def sample_of(log: LogFile, statement: Statement) -> str | None:
@@ -88,6 +92,7 @@ def stated_format(statement: Statement, sample: str, where: str) -> logs.Format:
                 where=f"{where}: {option}",
                 expected=f"{option} {value}, as in {sample}",
                 found=about[name],
+                hint=_OF_ENVIRONMENTS if value == "step" else None,
             )
     counted = about.get("unit", timed or counted_in(unit) or stated.counted or None)
     if counted == _STEPS or (whose == "step" and counted is None):
@@ -114,6 +119,7 @@ def _whose(about: dict[str, Any], *, per_step: bool) -> Any:
             where="--rates-are-per",
             expected="step, because the lines or --unit say so",
             found=whose,
+            hint=_OF_ENVIRONMENTS,
         )
     return "step" if per_step else whose
 

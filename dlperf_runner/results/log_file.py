@@ -18,7 +18,7 @@ from .. import logs
 from ..core.errors import UserError, as_user_error
 from ..core.files import open_gzip, open_read, read_start
 from ..core.lists import counted
-from ..logs.likely_lines import likely_line
+from ..logs.likely_lines import LikelyLine, likely_line
 from ..logs.pattern import DURATION
 from ..logs.unrated_lines import unrated_line
 
@@ -32,7 +32,13 @@ HINT_OF_FORMATS = (
 _OPTIONS_OF_RATE = """--unit UNIT --rates-are-per WHOSE
   UNIT: samples, tokens or steps; WHOSE: world (all devices), node, device or step"""
 _OPTIONS_OF_TIME = """--step-time-unit UNIT
-  UNIT: s, ms or us; s/100 if each is the time of 100 steps"""
+  UNIT: s, ms or us; s/100 if each is the time of 100 steps
+  and --accumulation-steps N if a step accumulates N batches"""
+_FORM_OF_LINES = r"step (?P<step>\d+) .* (?P<rate>[\d.]+) samples/s"
+_NO_GUESS = (
+    "with an expression like this; if none has a rate or the time of a step, let the program"
+    " print one"
+)
 _SHOWN = 200  # letters of a line in messages
 _PIECES_SEARCHED = 2  # for the most likely line of an unknown program
 _GZIP = b"\x1f\x8b"
@@ -189,14 +195,20 @@ class LogFile:
             )
         likely = likely_line(start)
         has_rate = likely and likely.regex and not likely.is_mean and not likely.besides
-        if not has_rate and (unrated := unrated_line(start)):
+        regex = shlex.quote(likely.regex or _FORM_OF_LINES) if likely else ""
+        options = _OPTIONS_OF_TIME if f"(?P<{DURATION}>" in regex else _OPTIONS_OF_RATE
+        unrated = unrated_line(start)
+        if unrated and (not has_rate or unrated.refusal.is_certain):
             why = unrated.refusal
+            of_bar = (
+                f"\nor describe its bar, whose rates are smoothed:\n  --regex {regex} {options}"
+            )
             return UserError(
                 why.problem,
                 where=f"{self.path}:{unrated.line}",
                 expected=why.expected,
                 found=unrated.text[:_SHOWN],
-                hint=why.hint,
+                hint=why.hint + (of_bar if "it/s|s/it" in regex else ""),
             )
         if likely is None:
             return UserError(
@@ -206,9 +218,10 @@ class LogFile:
                 found=f"{counted(lines, 'line')} without one" if lines else "no lines",
                 hint=HINT_OF_FORMATS,
             )
-        regex = shlex.quote(likely.regex or r"step (?P<step>\d+) .* (?P<rate>[\d.]+) samples/s")
-        is_time = f"(?P<{DURATION}>" in regex
-        such_as = "this expression is a guess" if likely.regex else "with an expression like this"
+        return self._of_unknown_program(likely, f"  --regex {regex} {options}")
+
+    def _of_unknown_program(self, likely: LikelyLine, described: str) -> UserError:
+        such_as = "this expression is a guess" if likely.regex else _NO_GUESS
         such_as += ", and takes a mean or a smoothed rate" if likely.is_mean else ""
         such_as += f", and takes {likely.besides}" if likely.besides else ""
         return UserError(
@@ -216,8 +229,7 @@ class LogFile:
             where=str(self.path),
             expected="a rate of a known format, or an expression for the lines",
             found=likely.line[:_SHOWN],
-            hint=f"describe its lines ({such_as}), and what its rates are:\n"
-            f"  --regex {regex} {_OPTIONS_OF_TIME if is_time else _OPTIONS_OF_RATE}\n"
+            hint=f"describe its lines ({such_as}), and what its rates are:\n{described}\n"
             "or describe the program as a workload: dlperf init-workload",
         )
 

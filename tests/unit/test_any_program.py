@@ -214,6 +214,9 @@ def test_steps_that_count_in_each_epoch_anew(tmp_path: Path) -> None:
         ("upd {step} | samples per sec (per gpu): {rate}", SAMPLES, "--rates-are-per device"),
         ("upd {step} | {rate} tok/s", SAMPLES, "--unit tokens"),
         ("upd {step} | tokens_per_sec={rate}", SAMPLES, "--unit tokens"),
+        # flax's examples and mlx-lm
+        ("upd {step} | steps/sec={rate} samples/sec=9", SAMPLES, "--rates-are-per step"),
+        ("upd {step} lr e-x, It/sec {rate}, Tokens/sec 9", TOKENS, "--rates-are-per step"),
         ("upd {step} (s) = {rate}", MS, "step_time_unit: s (--step-time-unit s)"),
     ],
 )
@@ -350,6 +353,19 @@ LIKELY = {
         r"timing_s/step:(?P<step_time>",
     "step {n}/99 | step-time 2.5 sec | loss 2.6 | tokens-per-second {r} | gpu-memory 63.6 GB":
         r"second +(?P<rate>",
+    # SupContrast, whose DT is the time of loading; IsaacGym's rl_games; F5-TTS.
+    "Train: [1][{n}/391]\tBT {r} (0.260)\tDT 0.001 (0.012)\tloss 7.0 (7.1)": r"BT +(?P<step_time>",
+    "fps step: 512345 fps total: {r} epoch: {n}/500 frames: 655{n}": r"total: +(?P<rate>",
+    "Epoch 1/11: 3%|{bar:<9}| {n}/99 [00:01<00:02, {r}update/s, loss=0.7]":
+        r"\| +(?P<step>\d+).*?, +(?P<rate>[\d.,]*\d)(?:update/s|s/update)",
+    # The unit behind a number is the name of the next one.
+    "step: {n} loss: 2.{n} samples/s: {r}": r"samples/s: +(?P<rate>",
+    "step {n} loss 2.{n} tok/s {r} lr 0.1": r"tok/s +(?P<rate>",
+    # torch_xla's examples and Marian.
+    "| Training Device=xla:0/0 Epoch=1 Step={n} Loss=6.8 Rate={r} GlobalRate=88.5 Time=10:00:00":
+        r"Step=(?P<step>\d+).*?Rate=(?P<rate>",
+    "Ep. 1 : Up. {n} : Sen. 97,000 : Cost 5.1 : Time 51.6s : {r} words/s : gNorm 1.2":
+        r"(?P<rate>[\d.,]*\d) +words/s",
     # Lingua, which prints its rate with an exponent.
     "0: INFO - step: {n}  loss: 9.9  flops: 4.2e+14  wps: {r}e+04  data: 0.0023  lr: 3.0e-04":
         r"wps: +(?P<rate>[\d.,]*\de[+-]\d+)",
@@ -401,10 +417,14 @@ ELSEWHERE = {
     '"average_bus_bandwidth": {{\n"bandwidth": {r}}}': "jq -c",
     '{{"log": "Epoch[0] Batch [{n}] Speed: {r} img/s\\n", "stream": "stdout"}}': "jq -rj .log",
     ':::MLL 15600000{n}.123 run_start: {{"value": null, "metadata": {{}}}}': "v0.6 and before",
-    " {n}/99 [00:01<00:02, {r}s/it]\n{{'loss': 2.2, 'epoch': 0.{n}}}": "train_samples_per_second",
+    " {n}/99 [00:01<00:02, {r}s/it]\n{{'loss': 2.2, 'epoch': 0.{n}}}": "or describe its bar",
     " Train throughput/samples_per_sec: {r}": "'Train time/batch: (?P<step>\\d+)|Train throughput",
     "{{'loss': {r}, 'learning_rate': 4e-05, 'epoch': 0.{n}}}": "'train_samples_per_second'",
     "Step Time : {r}s GPU utilization: 244.3MODEL_TFLOP/s/GPU": "which the last rank prints",
+    "2024-05-01 10:{n}:00.1: Epoch {n}\n2024-05-01 10:{n}:59.2: Epoch time: {r} s": "unit s/250",
+    "INFO train.py:9 step:{n} smpl:{n}0 ep:{n} updt_s:{r} data_s:0.01\nINFO train.py:9 step:1K "
+    "smpl:8K ep:{n} updt_s:{r} data_s:0.01": "nl > numbered.log",
+    "tick {n}     kimg 4.{n}      time 1m {n}s       sec/tick {r}    sec/kimg {r}": "unit s/125",
     "0/9 6.7G 0.0{n} 0.067 0.017 10  640: 100%|███| 200/200 00:50": "TQDM_BAR_FORMAT",
     "[gpu01:0/2] 1epoch:train:{n}-{n}batch: iter_time=2.9e-04, train_time={r}": "s/ACCUM_GRAD",
     '"train_samples_per_second": {r}': r"train_samples_per_second\W+(?P<rate>[\d.]+)",
@@ -439,23 +459,31 @@ def test_the_expression_leaves_out_lines_of_a_validation() -> None:
 
 @pytest.mark.parametrize(
     "rate",
-    ["Throughput: {} samples/s", "mean (sentences/sec) = {}", '{{"samples_per_s": {}, "n": 3}}'],
+    [
+        "Throughput: {} samples/s",
+        "mean (sentences/sec) = {}",
+        '{{"samples_per_s": {}, "n": 3}}',
+        "GPU Time per batch:   {} milliseconds",  # pytorch/benchmark, run.py
+    ],
 )
 def test_a_log_with_one_rate_has_that_of_its_run(here: Path, rate: str) -> None:
-    path = write(here / NAME, ["lr 0.1", rate.format("812.5"), "epoch 1 done in 31.5 s"])
+    lines = ["lr 0.1", rate.format("812.5"), "Time to first batch: 31.5 ms"]
+    path = write(here / NAME, lines)
     problem = only(load(path))
     assert "one rate for the whole run" in str(problem.hint)
-    assert throughput(load(path, regex=suggested(problem), **SAMPLES)) == 812.5
+    options, value = (MS, 8 * 128 / 0.8125) if "batch" in rate else (SAMPLES, 812.5)
+    assert throughput(load(path, regex=suggested(problem), **options)) == pytest.approx(value)
 
 
 @pytest.mark.parametrize(
     ("line", "groups"),
     [
-        # HRNet; BasicSR; GluonCV's train_yolo3.py; DGL's GraphSAGE.
+        # HRNet; BasicSR; GluonCV's train_yolo3.py; DGL's GraphSAGE; WeNet.
         ("Epoch: [{e}][{n:3d}/40] Speed {r} samples/s Data 0.1s", ["epoch", "of_epoch"]),
         ("[EDSR..][epoch: {e}, iter: {all:,d}, (1e-4,)] [time (data): {t} (0.0)]", []),
         ("INFO:root:[Epoch {e}][Batch {n}], LR: 2.8E-04, Speed: {r} samples/sec", ["epoch"]),
         ("Epoch {e:05d} | Step {n:05d} | Speed (samples/sec) {r} | GPU 1200.3 MB", ["epoch"]),
+        ("DEBUG TRAIN | samples/sec {r}| Batch {e}/{n} loss 24.4 rank 0", ["epoch"]),
     ],
 )
 def test_a_guess_follows_steps_through_the_epochs(here: Path, line: str, groups: list[str]) -> None:
@@ -471,19 +499,43 @@ def test_a_guess_follows_steps_through_the_epochs(here: Path, line: str, groups:
     assert load(path, regex=regex, **options).problems == []
 
 
-def test_a_step_and_its_rate_on_two_lines(here: Path) -> None:
-    """As DeepSpeed-Chat prints them: microsoft/DeepSpeedExamples, perf.py."""
-    rate = "Model Parameters: 1.3 B, Latency: 0.41s, TFLOPs: 58.21, Samples/sec: {rate}, Batch: 16"
-    lines = program("Epoch: 0, Step: {step}, Rank: 0, loss = 1.9\n" + rate, "39.02")
+@pytest.mark.parametrize(
+    ("line", "options", "value"),
+    [
+        # microsoft/DeepSpeedExamples, perf.py; foundation-model-stack/fms-fsdp; coqui-ai/Trainer
+        (
+            "Epoch: 0, Step: {step}, Rank: 0, loss = 1.9\n"
+            "Model Parameters: 1.3 B, Latency: 0.41s, TFLOPs: 58.21, Samples/sec: {rate}, X: 1",
+            SAMPLES,
+            39.02,
+        ),
+        (
+            "step: {step}\nseen 8 tokens\ncurrent step time: 0.4\ncurrent token per gpu per sec: "
+            "{rate}\noverall token per gpu per sec: 38.01",
+            {"unit": "tokens", **DEVICE},
+            8 * 39.02,
+        ),
+        (
+            "-- STEP: {step}/99 -- GLOBAL_STEP: {step}\n   | > step_time: {rate}  (38.0123)\n"
+            "   | > loader_time: 0.1  (0.1)",
+            {"step_time_unit": "s"},
+            8 * 128 / 39.02,
+        ),
+    ],
+)
+def test_a_step_and_its_rate_on_two_lines(
+    here: Path, line: str, options: dict[str, str], value: float
+) -> None:
+    lines = program(line, "39.02")
     path = write(here / NAME, lines)
     problem = only(load(path))
     assert "takes the step of another line" in str(problem.hint)
-    results = load(path, regex=suggested(problem), **SAMPLES)
-    assert throughput(results) == pytest.approx(39.02)
+    results = load(path, regex=suggested(problem), **options)
+    assert throughput(results) == pytest.approx(value)
     whole = "\n".join(lines).split("\n")
-    write(path, [*whole[:41], *whole[42:]])
-    lost = only(load(path, regex=suggested(problem), **SAMPLES))
-    assert "lines are missing" in str(lost.hint)
+    lost = next(n for n in range(40, len(whole)) if "39.02" in whole[n])
+    write(path, [*whole[:lost], *whole[lost + 1 :]])
+    assert "lines are missing" in str(only(load(path, regex=suggested(problem), **options)).hint)
 
 
 def test_logs_without_such_lines_have_none() -> None:
@@ -513,20 +565,51 @@ def test_the_suggestion_of_a_message_works(here: Path) -> None:
     assert table.count("100.00") >= 3
 
 
+def test_the_guess_of_a_bar_takes_all_of_its_lines() -> None:
+    """As SpeechBrain draws it, without words."""
+    bars = [f"{n:3d}%|{'█' * (n // 9):<11}| {n}/99 [00:01<00:02, 1.5s/it]" for n in range(1, 100)]
+    likely = likely_line(["\r".join(bars).encode()])
+    assert likely is not None and likely.regex is not None
+    assert len([*Lines(likely.regex, bars[0], 1.0).finditer("\r".join(bars).encode())]) == 99
+
+
+@pytest.mark.parametrize("unit", ["it", "batch"])
 @pytest.mark.parametrize("group", ["rate", "step_time"])
-def test_a_bar_may_change_between_its_two_units(tmp_path: Path, group: str) -> None:
-    speeds = {step: ("1.25s/it", "0.80it/s")[step % 2] for step in range(1, 41)}
+def test_a_bar_may_change_between_its_two_units(tmp_path: Path, group: str, unit: str) -> None:
+    speeds = {step: (f"1.25s/{unit}", f"0.80{unit}/s")[step % 2] for step in range(1, 41)}
     if group == "step_time":
         speeds = {step: speeds[step + 1] for step in range(1, 40)}
     bars = "\r".join(f"{n}%|#  | {n}/41 [00:01<00:09, {speed}]" for n, speed in speeds.items())
     path = write(tmp_path / "1n1g/cnn_b32_fp32_1.log", [bars])
     options = {"step_time_unit": "s"} if group == "step_time" else {}
-    regex = rf"\| (?P<step>\d+)/.*, (?P<{group}>[\d.]+)(?:it/s|s/it)"
+    regex = rf"\| (?P<step>\d+)/.*, (?P<{group}>[\d.]+)(?:{unit}/s|s/{unit})"
     assert throughput(load(path, regex=regex, unit="steps", **options)) == pytest.approx(32 * 0.8)
     if options:  # of several steps, one of the two cannot be meant
         assert "not a number" in str(
             only(load(path, regex=regex, unit="steps", step_time_unit="s/9"))
         )
+
+
+@pytest.mark.parametrize("drawn", [1, 4])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        # huggingface/diffusers, train_text_to_image.py; kohya-ss/sd-scripts, train_network.py
+        "Num processes: 4\nMixed precision type: fp16\n11/21/2025 10:00:00 - INFO - __main__ -   "
+        "Instantaneous batch size per device = 2\n  Gradient Accumulation steps = 4",
+        "  batch size per device / バッチサイズ: 2\n  gradient accumulation steps / 勾配 = 4",
+    ],
+)
+def test_a_bar_of_steps_counts_all_accumulated_batches(
+    tmp_path: Path, settings: str, drawn: int
+) -> None:
+    """It is drawn again for each of them, but for the last step, which ends the run."""
+    steps = [n for n in range(1, 50) for _ in range(drawn)] + [50]
+    bars = "\r".join(f"Steps: {n}%|# | {n}/50 [00:01<00:09, 2.00s/it, loss=0.1]" for n in steps)
+    path = write(tmp_path / "1n4g/cnn_fp16_1.log", [settings, bars])
+    options = {"regex": r"\| (?P<step>\d+)/.*, (?P<step_time>[\d.]+)s/it"}
+    assert throughput(load(path, **options)) == pytest.approx(2 * 4 * 4 / 2)
+    assert "contradicts --batch-size" in only(load(path, batch_size="8", **options)).problem
 
 
 @pytest.mark.parametrize(
