@@ -6,7 +6,7 @@ reads a tree.
 
 import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from damaged_lines import damaged, wrapped
@@ -76,6 +76,14 @@ def test_a_whole_log_gives_its_number(name: str) -> None:
     assert throughput(results) == pytest.approx(log.value, rel=1e-12)
     with_carriage_returns = read_as(log, log.text.replace("\n", "\r\n"))
     assert throughput(with_carriage_returns) == throughput(results)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_another_first_step_than_that_of_a_log_is_refused_or_changes_little(name: str) -> None:
+    log = WHOLE_LOGS[name]
+    results = read_as(replace(log, options={**log.options, "first_step": "5"}), log.text)
+    value = throughput(results)
+    assert results.problems if value is None else value == pytest.approx(log.value, rel=0.02)
 
 
 @MANY
