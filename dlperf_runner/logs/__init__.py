@@ -149,8 +149,10 @@ def _of_run(form: Format, block: Block, group: str, values: set[bytes]) -> Heade
 def line_of(form: Format, pieces: Iterable[bytes], index: int, rank: str | None = None) -> int:
     """The line number of the line with a rate of that index. Reads the log again, so that no line
     number is counted for logs without problems."""
-    if form.table is not None and (lines := StepTable(*form.table(pieces)).lines):
-        return lines[index]
+    if form.table is not None:
+        pieces = [*pieces]  # they are read twice if the table has no lines
+        if lines := StepTable(*form.table(pieces)).lines:
+            return lines[index]
     epoch, seen = None, 0
     for _, block in steps.counted_blocks(form, pieces, rank):
         for match in form.entry.finditer(block.data):

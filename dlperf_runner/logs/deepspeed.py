@@ -51,7 +51,8 @@ _STATEMENTS = (
     stated("  fp16_enabled ..", r"  (?P<precision>fp16)_enabled \.{1,32}+ True"),
     stated("  bfloat16_enabled ..", r"  (?P<precision>bfloat16)_enabled \.{1,32}+ True"),
 )
-_RATE = rb"RunningAvgSamplesPerSec=[^\s,]{1,64}+, CurrSamplesPerSec=(?P<rate>[^\s,]{1,64}+),"
+_END = rb"(?:,(?!\d)|%s)" % text.END  # no decimal comma
+_RATE = rb"RunningAvgSamplesPerSec=\S{1,64}+ CurrSamplesPerSec=%s" % text.rate_until(_END)
 
 # What programs print before the number of accumulated batches.
 _ACCUMULATION = (
@@ -140,9 +141,7 @@ _RUNNING_MEAN = replace(
     watch=None,
     sample="0/10, SamplesPerSec=1402.05, MemAllocated=1.87GB, MaxMemAllocated=6.12GB",
     marker=b", SamplesPerSec=",
-    entry=Expression(
-        rb"\d/(?P<step>\d{1,12}+), SamplesPerSec=%s" % text.rate_until(rb"(?:,|%s)" % text.END)
-    ),
+    entry=Expression(rb"\d/(?P<step>\d{1,12}+), SamplesPerSec=%s" % text.rate_until(_END)),
     one_step=False,
     running_mean=2,
 )

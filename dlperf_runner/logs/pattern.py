@@ -39,6 +39,8 @@ _NUMBERS = re.compile(_NUMBER)
 # A number that goes on neither before nor behind.
 _ALONE = re.compile(rb"(?<![\d.,eE+-])%s(?![\r\n]|%s)" % (_NUMBER, CUT.encode()))
 _BEHIND = re.compile(rb" {0,2}+[\w/\x80-\xff]{0,32}+(?> ?[:=] ?\d)?")
+# The middle of a number with no-break or thin spaces, or apostrophes: 1'234.5.
+_GROUPED = re.compile(rb"\d(?:\xc2\xa0|\xe2\x80[\x87\x89\x99\xaf]|')\d{3}(?!\d)")
 _LONGEST = 64  # bytes in a number
 _IN_NUMBER = b"0123456789.,eE+-"
 # What shows that a number is not whole: the mark of a cut, or more digits in the next line.
@@ -274,6 +276,8 @@ class Lines:
         whole = taken = data[max(start, 0) : max(end, 0)]
         if name in (*_COUNTS, "prefix") or not taken:
             return taken.replace(b",", b"") if _THOUSANDS.fullmatch(taken) else taken
+        if name == "rate" and (part := _GROUPED.search(data, max(0, start - 4), end + 6)):
+            return data[min(start, part.start()) : max(end, part.end())]
         alone = _ALONE.match(data, start)
         if alone is None or alone.end() != end:
             others = (last for _, last in spans.values() if data.startswith(b",", last, start))

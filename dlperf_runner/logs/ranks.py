@@ -8,7 +8,6 @@ from statistics import median
 from . import text
 from .reader import Block
 from .records import Format, LineError, Refusal
-from .steps import with_rate
 
 # Ranks read different clocks, which in real logs makes a difference of 1 or 2 % at most.
 TOLERANCE = 0.1
@@ -19,22 +18,26 @@ class Ranks:
 
     def __init__(self) -> None:
         self._steps: dict[str, dict[int, tuple[float, int]]] = {}
+        self._last: dict[str | None, bytes] = {}  # the step of the last line
         self._other: tuple[str, int] | None = None  # the first rate of a rank that does not count
 
     def add(self, form: Format, block: Block, of_rank: Block) -> None:
         """Take the rates of a block. `of_rank` are the lines of the rank whose steps count."""
         if of_rank is block or block.data.count(form.marker) <= of_rank.data.count(form.marker):
             return
-        matches = list(with_rate(form, block.data))
+        matches = list(form.entry.finditer(block.data))
         writers = block.writers(match.start() for match in matches)
         for match, rank in zip(matches, writers, strict=True):
-            if rank is not None and match["rate"] and match["step"]:
+            # A line with a rate may have no step: that of the line before, or a whole run.
+            step = match["step"] or self._last.get(rank, b"1" if form.whole_run else b"")
+            self._last[rank] = step
+            if rank is not None and match["rate"] and step:
                 try:
                     rate = text.rate_in(match, form)
                 except LineError:
                     continue  # that of the rank whose steps count is reported
                 line = block.line(match.start("rate"))
-                self._steps.setdefault(rank, {})[int(match["step"])] = rate, line
+                self._steps.setdefault(rank, {})[int(step)] = rate, line
                 if self._other is None and rank not in of_rank.ranks:
                     self._other = f"a rate of rank {rank}, too", line
 

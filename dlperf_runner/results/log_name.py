@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -180,10 +181,9 @@ def words_of(stem: str, directories: Sequence[str]) -> PathWords:
 
 def _devices_alone(directories: Iterable[str]) -> Iterator[int]:
     """The numbers of devices of the directories that say nothing else but an accelerator: 8gpus and
-    8xA100, but not gpu3, which may be that device."""
-    if any(map(_topology_of_directory, directories)):
-        return
-    for directory in directories:
+    8xA100, but not gpu3, which may be that device. Above one with a topology, they may be those of
+    the machine."""
+    for directory in takewhile(lambda name: not _topology_of_directory(name), directories):
         if size := _DEVICES_DIRECTORY.fullmatch(directory):
             yield int(size[1] or size[2])
             continue

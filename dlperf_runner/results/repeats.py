@@ -98,6 +98,21 @@ def about_copies(readings: Iterable[Reading]) -> Iterator[str]:
             yield f"copies of {originals[0]} ({what}), which is counted once: {shortened(copies)}"
         if len(counted) > 1:
             yield f"the same log is counted for several cases ({what}): {shortened(counted)}"
+    yield from _about_same_rates(readings)
+
+
+def _about_same_rates(readings: Iterable[Reading]) -> Iterator[str]:
+    """Notes on repeats that may be copies: they have the same rate, and nothing tells."""
+    repeats: dict[object, list[FoundRun]] = {}
+    for reading in readings:
+        run, measured = reading.run, reading.measured
+        is_alone = run is None or run.expected_by == "the plan" or reading.rates is not None
+        if run and measured and _counts(reading) and not is_alone:
+            repeats.setdefault((run.case, measured.measurements[0]), []).append(run)
+    for runs in repeats.values():
+        if len(runs) > 1:
+            paths = shortened([str(run.path) for run in runs])
+            yield f"{runs[0]}: these have the same rate in all digits, as copies have: {paths}"
 
 
 def _is_of_rank(run: FoundRun) -> bool:

@@ -191,6 +191,7 @@ def _net_lines(path: Path) -> Iterable[str]:
 
 # No two runs print so many different rates in the same order.
 _TELLING_RATES = 10
+_DATED = 1e8  # s since 1970, which times without a date do not reach
 # A smaller share of the marked lines shows that a log was damaged; some lines, as those of
 # evaluations and epochs, are marked without being of a step.
 MOST_READ = 0.5
@@ -322,7 +323,7 @@ def _measured(run: FoundRun, log: LogFile, models: Sequence[Model]) -> Reading:
     stated = dict(pair for header in content.headers for pair in header.parameters)
     zero_loss = log.form.zero_loss if stated.get("data", "synthetic") == "synthetic" else None
     verdict = judge(evidence, counted.steps, counted.losses, rules, measured.skipped, zero_loss)
-    return Reading(run, measured, digest, None, series, verdict, _digest(series.samples_per_second))
+    return Reading(run, measured, digest, None, series, verdict, _digest(series))
 
 
 def _content(
@@ -465,10 +466,15 @@ def _model_flops(
     return tuple(model_flops(tokens, transformer, length, peak, printed))
 
 
-def _digest(rates: tuple[float, ...]) -> str | None:
-    if len(set(rates)) < _TELLING_RATES:
+def _digest(series: RunSeries) -> str | None:
+    """The SHA-256 of what only copies of a log have in common: many different rates, or the same
+    time stamps beside them; None if another run may have the same."""
+    telling = [*series.samples_per_second]
+    if len(set(telling)) < _TELLING_RATES:
+        telling += (time for time in series.unix_times if time and time > _DATED)
+    if len(set(telling)) < _TELLING_RATES:
         return None
-    return hashlib.sha256(array("d", rates).tobytes()).hexdigest()
+    return hashlib.sha256(array("d", telling).tobytes()).hexdigest()
 
 
 def _rule_of_steps(

@@ -6,7 +6,7 @@ reads a tree.
 
 import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from damaged_lines import damaged, wrapped
@@ -76,6 +76,14 @@ def test_a_whole_log_gives_its_number(name: str) -> None:
     assert throughput(results) == pytest.approx(log.value, rel=1e-12)
     with_carriage_returns = read_as(log, log.text.replace("\n", "\r\n"))
     assert throughput(with_carriage_returns) == throughput(results)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_another_first_step_than_that_of_a_log_is_refused_or_changes_little(name: str) -> None:
+    log = WHOLE_LOGS[name]
+    results = read_as(replace(log, options={**log.options, "first_step": "5"}), log.text)
+    value = throughput(results)
+    assert results.problems if value is None else value == pytest.approx(log.value, rel=0.02)
 
 
 @MANY
@@ -280,6 +288,8 @@ def rates_that_are_not_whole() -> list[Damage]:
         ("dllogger, 32 devices", "380.0123456789", "380"),
         ("dllogger, 32 devices", "380.0123456789", "380."),
         ("dllogger, 32 devices", "380.0123456789", "380.01 2"),
+        ("deepspeed/whole", "CurrSamplesPerSec=1762.", "CurrSamplesPerSec=1.762,"),
+        ("deepspeed/whole-2021", "SamplesPerSec=1670.", "SamplesPerSec=1.670,"),
         *(
             ("gluoncv", "Speed: 384.50 ", f"Speed: {rate} ")
             for rate in ("3.8e5", "385", "12.3INFO:root:x", "1_000", "1,5", "١٢", "--")
@@ -430,19 +440,30 @@ def test_a_log_without_its_beginning_has_its_own_warm_up(lost: int, warmup: str)
     assert f"the log begins with step {lost + 1}, so steps up to {warmup} are its warm-up" in note
 
 
-def test_ranks_whose_rates_differ_are_ambiguous() -> None:
+@pytest.mark.parametrize(
+    ("name", "old", "new", "rates"),
+    [
+        ("gluoncv", "Speed: 38", "Speed: 20", ("384", "204")),
+        # The step stands in another line, or nowhere.
+        ("olmo_core/whole", "TPS=11", "TPS=23", ("11811", "23811")),
+        ("hf_trainer/whole", "second': 264.51", "second': 529.02", ("264.51", "529.02")),
+    ],
+)
+def test_ranks_whose_rates_differ_are_ambiguous(
+    name: str, old: str, new: str, rates: tuple[str, str]
+) -> None:
     """Two runs of eight devices each, started by one mpirun, or with one log."""
-    log = WHOLE_LOGS["gluoncv"]
+    log = WHOLE_LOGS[name]
     both = []
     for line in log.text.splitlines():
         # The first steps of a run differ, whatever it is.
-        other = re.sub(r"Speed: 38", "Speed: 20", line)
+        other = re.sub(old, new, line)
         both += [f"[1,{rank}]<stdout>:{text}" for rank, text in ((0, line), (8, other))]
     problem = problem_of(read_as(log, "\n".join(both) + "\n"))
     assert problem.problem == "the ranks 0 and 8 print different rates of the same steps"
     assert (problem.expected, problem.found) == (
-        f"about 384, as in line {line_of(problem) - 1}",
-        "204",
+        f"about {rates[0]}, as in line {line_of(problem) - 1}",
+        rates[1],
     )
     assert "keep the lines of one" in str(problem.hint)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import call
 from gpu_campaigns import words
-from make_logs import dllogger, gluoncv, write
+from make_logs import dllogger, gluoncv, oneflow, write
 from pandas import DataFrame
 
 from dlperf_runner.commands.summarize import summarize
@@ -148,11 +148,21 @@ def test_converted_copies_of_a_log_are_one_run(tmp_path: Path) -> None:
     assert "1.log (same rates), which is counted once: " in words(result)
 
 
-def test_two_steady_runs_with_few_different_rates_are_no_copies(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("lines", "repeats", "note"),
+    [
+        (gluoncv(0.5), 2, "have the same rate in all digits, as copies have: "),
+        (oneflow(384.25, times=True), 1, "1.log (same rates), which is counted once: "),
+    ],
+)
+def test_two_steady_runs_are_copies_if_their_times_are_the_same(
+    tmp_path: Path, lines: list[str], repeats: int, note: str
+) -> None:
     for repeat in (1, 2):
-        lines = [*gluoncv(0.5), f"run {repeat}"]
-        write(tmp_path / "1n1g" / f"rn50_b128_fp32_{repeat}.log", lines)
-    assert DataFrame(summarize(tmp_path).cases)["repeats"].tolist() == [2]
+        write(tmp_path / "1n1g" / f"rn50_b128_fp32_{repeat}.log", [*lines, f"run {repeat}"])
+    result = summarize(tmp_path)
+    assert DataFrame(result.cases)["repeats"].tolist() == [repeats]
+    assert note in words(result)
 
 
 def test_groups_have_the_shortest_path_that_tells_them_apart(tmp_path: Path) -> None:

@@ -285,6 +285,7 @@ RATE_LAST = {
     "regex": r"it (?P<step>\d+)/\d+ loss (?P<loss>\S+) rate (?P<rate>[\d.]+)",
     "sample": "it 1/12 loss 2.0 rate 3.5",
 }
+RATE_AT_END = RATE_LAST | {"regex": r"it (?P<step>\d+)/.*? (?:rate .*?)(?P<rate>[\d.]+)$"}
 
 
 @pytest.mark.parametrize(
@@ -297,6 +298,9 @@ RATE_LAST = {
         # A rate that was cut or wrapped is no smaller rate.
         (RATE_LAST, "it 12/12 loss 1.0 rate 10", "ends in the middle of this line"),
         (RATE_LAST, "it 12/12 loss 1.0 rate 10\n1.50\n", "the rate is not"),
+        # Nor is a part of one with separators.
+        (RATE_LAST, "it 12/12 loss 1.0 rate 1'101.50\n", "the rate is not a number"),
+        (RATE_AT_END, "it 12/12 loss 1.0 rate 1\u202f101.50\n", "the rate is not a number"),
     ],
 )
 def test_damaged_logs(
