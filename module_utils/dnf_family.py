@@ -112,7 +112,7 @@ class DnfFamily(Family, RpmPackages):
     locks_before = None  # the text, once it may change
 
     @property
-    def own(self):
+    def one_repository(self):
         return ["--disablerepo=*", "--enablerepo=dlperf-" + self.repository["name"]]
 
     @property
@@ -175,7 +175,7 @@ class DnfFamily(Family, RpmPackages):
         folder = tempfile.mkdtemp(prefix="dnf_family-")
         try:
             options = self.without_placing(folder)
-            if self.repository and run_dnf(self.module, options + self.own + ["makecache"])[0] != 0:
+            if self.repository and run_dnf(self.module, options + self.one_repository + ["makecache"])[0] != 0:
                 return None
             return self.with_pins(options, lack)
         finally:
@@ -234,7 +234,7 @@ class DnfFamily(Family, RpmPackages):
             self.undo.directory(os.path.dirname(path))
         self.place_files(files, stale, binary)
         if self.repository:
-            code, output, errors = run_dnf(self.module, self.own + ["--refresh", "makecache"])
+            code, output, errors = run_dnf(self.module, self.one_repository + ["--refresh", "makecache"])
             if code != 0:
                 self.explain("repository " + self.repository["uri"], code, output, errors)
 

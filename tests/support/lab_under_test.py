@@ -222,7 +222,10 @@ def processes() -> Iterator[int]:
 
 
 def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    """The number of the process's parent; 0 if the process has ended."""
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
 
 
 def _is_in_a_lab(pid: int) -> bool:

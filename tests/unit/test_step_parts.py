@@ -18,6 +18,7 @@ REDUCED = "all-reduce of the gradients alone: 16000000 bytes in 0.020000 s throu
 
 
 ALONE = "2.000000 2.100000 2.000000 2.300000"
+OTHER_ALONE = "2.400000 2.100000 2.000000 2.300000"
 NCCL = "0.500000 0.600000 0.700000"
 LLAMA = "llama8b_b2_bf16"
 CONVNETS = dllogger_pytorch(1000.0, world=4)
@@ -200,10 +201,10 @@ def test_waiting_for_input_with_a_gap_is_not_known(tmp_path: Path) -> None:
             ("nccl_kernels_s", "alone_longest_s", [titan(ALONE, nccl=nccl)])
             for nccl in ("0.500000", f"{NCCL} 0.76", f"{NCCL} 0.000000")
         ),
-        # Another rank in each run.
+        # Another rank in each run, of which one began an hour later.
         (
             *("slowest_rank", "alone_longest_s"),
-            [titan(ALONE), titan("2.400000 2.100000 2.000000 2.300000")],
+            [titan(ALONE), [line.replace(" 12:", " 13:") for line in titan(OTHER_ALONE)]],
         ),
         (
             *("all_reduce_bus_bandwidth", "alone_longest_s"),
