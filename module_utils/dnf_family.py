@@ -54,12 +54,15 @@ def run_dnf(module, arguments):
 
 def without_writing(folder):
     """dnf's options for the node's repositories and indexes, with all that it writes below the folder."""
-    options = ["--setopt=logdir=" + folder, "--setopt=metadata_expire=never"]
-    for option, place in (("reposdir", "/etc/yum.repos.d"), ("cachedir", "/var/cache/dnf")):
+    options = ["--setopt=logdir=" + folder, "--setopt=metadata_expire=never", "--setopt=*.metadata_expire=never"]
+    # Of the cache only the indexes, beside which dnf writes its own state; the families' are read anew.
+    index = re.compile(r"(?!dlperf-).+(-[0-9a-f]{16}|\.solvx?)$")
+    for option, place, linked in (("reposdir", "/etc/yum.repos.d", re.compile(".")), ("cachedir", "/var/cache/dnf", index)):
         copy = os.path.join(folder, option)
         os.mkdir(copy)
         for name in os.listdir(place) if os.path.isdir(place) else []:
-            os.symlink(os.path.join(place, name), os.path.join(copy, name))
+            if linked.match(name):
+                os.symlink(os.path.join(place, name), os.path.join(copy, name))
         options.append("--setopt=%s=%s" % (option, copy))
     return options
 

@@ -244,8 +244,10 @@ def fetch(root: Root, wanted: Mapping[Path, tuple[str, str]]) -> dict[Path, str]
         if reason := _about(source, complaints) or ("" if is_right else _shortened(complaints)):
             reasons[target] = f"cannot be fetched: {reason}"
         failed = target.with_name(f"{target.name}.FAILED")
-        if not is_right and not failed.is_file() and source.startswith(("file:", "copy:")):
-            failed = target  # where apt 3.0 leaves what it copied
+        path = Path(unquote(re.sub("^(?:file|copy):", "", source)))
+        if not is_right and not failed.is_file() and path.is_file() and target.is_file():
+            # apt 3.0 leaves there what it copied; what is shorter is only a part of it.
+            failed = target if target.stat().st_size == path.stat().st_size else failed
         if not is_right and failed.is_file():
             reasons[target] = (
                 f"is another file: sha256 {sha256} was expected, found {digest(failed)}"

@@ -31,12 +31,11 @@ _STEP_WORD = re.compile(
 _WHOSE = r"(?:(?:/|[-_ ]per[-_ ])(?:gpu|device|core|chip|node|replica|worker))?"
 _PLACE = "\0"  # of a number, in the shape of a line
 _BAR = r"\u2500-\u259f"  # characters of progress bars, which grow
-# Not the name of the next number: loss: 2.1 samples/s: 812.5 or loss 2.1 tok/s 812 lr 0.1
-_NO_NAME = (
-    r"(?! ?[:=] ?+[\"']?\d"
-    r"| {1,8}+\d[\d.,]{0,12}+(?! ?(?:%|m?s\b|secs?\b|\w{1,8}+/)))"
+# Not the name of the next number: loss: 2.1 samples/s: 812.5
+_RATE_UNIT = re.compile(
+    rf"\s{{0,2}}{THINGS}(?:/| per )s(?:ec(?:ond)?)?\b(?![:=] ?\d)", re.IGNORECASE
 )
-_RATE_UNIT = re.compile(rf"\s{{0,2}}{THINGS}(?:/| per )s(?:ec(?:ond)?)?\b{_NO_NAME}", re.IGNORECASE)
+_NO_RATE = re.compile(r"(?:loss|acc|accuracy|ppl|perplexity|lr|norm)[ :=]{1,3}$", re.IGNORECASE)
 _RATE_WORD = re.compile(
     r"(?:ips|fps(?: total)?|tgs|tps|wps|speed|throughput|(?<![a-z])(?<![a-z][ _-])rate"
     rf"|{THINGS}(?>(?: per gpu)?)(?:/|[-_ ]?per[-_ ]?)s(?:ec(?:ond)?)?{_WHOSE})"
@@ -308,7 +307,12 @@ def _rate(
             for n, m in places
             if _is_named(line[: m.start()], word) and not _OTHER_UNIT.match(line, m.end())
         ]
-        in_unit = [n for n, m in places if unit.match(line, _end(line, m))]
+        in_unit = [
+            n
+            for n, m in places
+            # loss 2.1 tok/s 812
+            if unit.match(line, _end(line, m)) and not _NO_RATE.search(line[: m.start()])
+        ]
         if group == DURATION:
             of_step = [n for n, m in places if _TIME_OF_STEP.match(line, m.end())]
             of_step = of_step or [n for n in in_unit if n in named]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ..core.linear import compiled
@@ -38,9 +38,9 @@ _NUMBER = rb"(?:\d{1,3}(?>(?:,\d{3}){1,9})|%s)(?>(?:\.%s)?)(?>(?:[eE][-+]?\d{1,3
 _NUMBERS = re.compile(_NUMBER)
 # A number that goes on neither before nor behind.
 _ALONE = re.compile(rb"(?<![\d.,eE+-])%s(?![\r\n]|%s)" % (_NUMBER, CUT.encode()))
-_BEHIND = re.compile(rb" {0,2}+[\w/\x80-\xff]{0,32}+(?> ?[:=] ?\d)?")
+_BEHIND = re.compile(rb" {0,2}+[\w/\x80-\xff]{0,32}+(?>[:=] ?\d)?")
 # The middle of a number with no-break or thin spaces, or apostrophes: 1'234.5.
-_GROUPED = re.compile(rb"\d(?:\xc2\xa0|\xe2\x80[\x87\x89\x99\xaf]|')\d{3}(?!\d)")
+_GROUPED = re.compile(rb"(?<![.\d])\d{1,3}(?:\xc2\xa0|\xe2\x80[\x87\x89\x99\xaf]|')\d{3}(?!\d)")
 _LONGEST = 64  # bytes in a number
 _IN_NUMBER = b"0123456789.,eE+-"
 # What shows that a number is not whole: the mark of a cut, or more digits in the next line.
@@ -51,7 +51,7 @@ _STAMP = re.compile(
 _LETTER = r"[^\W\d_]"
 _PER = r"(?>(?:/[^\W_]{1,16}+){0,4})"
 _UNIT = re.compile(
-    rf"{_LETTER}[^\W_]{{0,16}}+{_PER}| {{1,2}}+({_LETTER}{{1,16}}+{_PER})(?! ?[:=] ?\d)"
+    rf"{_LETTER}[^\W_]{{0,16}}+{_PER}| {{1,2}}+({_LETTER}{{1,16}}+{_PER})(?![:=] ?\d)"
 )
 _PREFIXES = ("k", "K", "M", "G", "T")
 _SECONDS = {
@@ -72,8 +72,9 @@ _WORDS = re.compile(
     rf"((?i:{THINGS}|speed|throughput|[tfw]ps))(?![^\W_])"
     r"((?>(?i:(?:/|[ _(]{0,2}per[ _])[a-zµμ]{1,12}+){0,4}))"
 )
+_SPEED = re.compile(r"speed|throughput|[tfw]ps", re.IGNORECASE)
 _PREFIX_ALONE = re.compile(r"(?i:\b(?:thousand|million|billion)s?\b)|[(\[][kKMGT][)\]]")
-_NAME = re.compile(r" ?[:=] ?\d")  # what follows is that of the next number
+_NAME = re.compile(r"[:=] ?\d")  # what follows is that of the next number
 _TIME_ALONE = re.compile(r"(?:[ _]|[(\[])([a-zµμ]{1,12})\W{0,4}$")
 # What ends what is said of a number: another number with its unit, or a separator.
 _ANOTHER = re.compile(r"\d(?>(?:[.,]?\d){0,64}) {0,2}+[\w/%]{0,64}+(?![\w/%:=]| [:=])|[|,;]")
@@ -82,22 +83,24 @@ _OF_RUN = (
     "one rate of the whole run, as the program printed it, which may include its warm-up; nothing"
     " is left out"
 )
+IN_BAR = re.compile(r"\[[\d:]{1,16}+<[\d:?]{1,16}+, ")
 _OF_BAR = re.compile(r"(?:s/)?(it|ba|batch|step|update)(?:/s)?")
-# What scripts of Hugging Face's accelerate and diffusers print, and sd-scripts, before a bar that
-# counts whole steps. sd-scripts has a batch size for each data set.
+# What scripts of Hugging Face's accelerate and diffusers print, and sd-scripts, which has a batch
+# size for each data set. Their bars count whole steps, of all accumulated batches.
 _STATEMENTS = (
     stated(
         "batch size per device",
         r"  (?:Instantaneous batch size per device = |batch size per device / [^\r\n:]{1,32}+: )"
-        r"(?P<batch_size_per_device>[\d,]{1,24}+)\s{0,8}+\Z",
+        r"(?P<batch_size_per_device>\d{1,9}+)\s{0,8}+\Z",
     ),
+    stated("Mixed precision type: ", r"^Mixed precision type: (?P<precision>bf16|fp16)\b"),
+)
+_ACCUMULATED = (
     stated(
         "radient ",
         r"  (?:Gradient Accumulation|gradient accumulation) steps (?>(?:/ [^\r\n=]{1,32}+)?)= "
         r"(?P<accumulation_steps>\d{1,9}+)",
     ),
-    stated("Num processes: ", r"^Num processes: (?P<world_size>\d{1,9}+)\s{0,8}+\Z"),
-    stated("Mixed precision type: ", r"^Mixed precision type: (?P<precision>bf16|fp16)\b"),
 )
 _OF_STEPS = re.compile(
     r"(?:its?|iters?|iterations?|steps?|ba|batch|batches|updates?)/(?:s|sec|second)"
@@ -150,13 +153,23 @@ class UnitWords(NamedTuple):
     whose: str = ""
 
 
+def _is_of_rate(match: re.Match[str]) -> bool:
+    """True if words may be those of a rate, and not of a setting such as steps_per_epoch, or
+    `size M batch=32`."""
+    if match[3]:
+        per = re.findall(r"[^\W_]+", match[3].lower())
+        return any(part in _SECONDS for part in per) or _SPEED.fullmatch(match[2]) is not None
+    return not (match[1] and match[1].endswith(" ") and match[1].strip() in _PREFIXES)
+
+
 def words_of_rate(before: str, behind: str) -> UnitWords:
     """The facts in the texts before and behind a rate: `throughput (ktok/s): `, ` img/min`."""
     before = _ANOTHER.split(before[-_LONGEST:])[-1]
     at_once = _WORDS.match(behind[:_LONGEST].lstrip(" "))
     if at_once and _NAME.match(at_once.string, at_once.end()):
         at_once = None  # loss: 2.1 samples/s: 812.5
-    words = [*([at_once] if at_once else []), *[*_WORDS.finditer(before)][-1:]]
+    named = [match for match in _WORDS.finditer(before) if _is_of_rate(match)]
+    words = [*([at_once] if at_once else []), *named[-1:]]
     alone = _PREFIX_ALONE.match(behind.lstrip(" ")) or (
         None if at_once else _PREFIX_ALONE.search(before)
     )
@@ -276,8 +289,8 @@ class Lines:
         whole = taken = data[max(start, 0) : max(end, 0)]
         if name in (*_COUNTS, "prefix") or not taken:
             return taken.replace(b",", b"") if _THOUSANDS.fullmatch(taken) else taken
-        if name == "rate" and (part := _GROUPED.search(data, max(0, start - 4), end + 6)):
-            return data[min(start, part.start()) : max(end, part.end())]
+        if name == "rate" and (part := _grouped(data, start, end, spans.values())):
+            return data[min(start, part[0]) : max(end, part[1])]
         alone = _ALONE.match(data, start)
         if alone is None or alone.end() != end:
             others = (last for _, last in spans.values() if data.startswith(b",", last, start))
@@ -321,6 +334,18 @@ def _time_of_line(lines: bytes, at: int) -> bytes:
     return (b"-".join(date) if all(date) else b"1970-01-01") + b" " + time.replace(b",", b".")
 
 
+def _grouped(
+    data: bytes, start: int, end: int, groups: Iterable[tuple[int, int]]
+) -> tuple[int, int] | None:
+    """The place of a number with blanks or apostrophes of which a group took a part; None if it
+    took the whole, or if another group took what is before the blank."""
+    before = [last for _, last in groups if last <= start]
+    for part in _GROUPED.finditer(data, max(0, start - 7), end + 8):
+        if part.start() < end and part.end() > start and part.start() >= max(before, default=0):
+            return part.span()
+    return None
+
+
 def _whole(data: bytes, start: int, end: int, least: int) -> bytes:
     """The number of which a group matched a part, or what the group matched. It begins at
     `least` or behind it."""
@@ -360,7 +385,7 @@ def of_pattern(
         opening=b"" if whole_run else b"the group step",
         entry=Lines(expression, sample, unit, steps),
         rate=_NUMBER,
-        statements=_STATEMENTS,
+        statements=(*_STATEMENTS, *(_ACCUMULATED if IN_BAR.search(sample) else ())),
         zero_based=zero_based,
         seconds=unit and unit / steps,
         rates_are_per="world" if unit is None else "step",

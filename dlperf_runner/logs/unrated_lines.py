@@ -96,7 +96,7 @@ _LINES = {
         r"  --regex ' 1epoch:train:\d+-(?P<step>\d+)batch.*train_time=(?P<step_time>[\d.e+-]+)'"
         " --step-time-unit s/ACCUM_GRAD",
     ),
-    rb": Epoch time: [\d.]{1,16} s": Refusal(
+    rb"\d\d:\d\d:\d\d\.\d{6}: Epoch time: [\d.]{1,16} s ?(?=[\r\n]|\Z)": Refusal(
         "nnU-Net prints the time of an epoch, of 250 batches and 50 of validation",
         expected="lines with the time or the rate of a step",
         hint="describe it; the rate of training is then too low by the time of the validation:\n"

@@ -18,6 +18,7 @@ from statistics import fmean, harmonic_mean, median
 from ..catalog.workload import Rule
 from ..core.errors import UserError
 from ..logs import Columns, Format, Log
+from ..logs.pattern import IN_BAR
 from . import settings
 from .estimators import Expected, Measured, measurements_of, of_world, published_lines
 from .numbering import LogLines, Numbering, check_sequence, numbering, uncounted
@@ -175,7 +176,7 @@ def _steps(
 def _is_redrawn(form: Format, steps: Sequence[int]) -> bool:
     """True if the lines are those of a progress bar that is drawn again within steps, as for each
     of the accumulated batches, and not one of each process."""
-    is_bar = not form.marker and "inverse" in form.entry.groupindex
+    is_bar = not form.marker and IN_BAR.search(form.sample) is not None
     if not is_bar or len({*Counter(steps).values()}) < 2:
         return False
     return all(before <= step for before, step in pairwise(steps))

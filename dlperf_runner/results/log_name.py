@@ -179,7 +179,7 @@ def words_of(stem: str, directories: Sequence[str]) -> PathWords:
     return words
 
 
-def _devices_alone(directories: Iterable[str]) -> Iterator[int]:
+def _devices_alone(directories: Sequence[str]) -> Iterator[int]:
     """The numbers of devices of the directories that say nothing else but an accelerator: 8gpus and
     8xA100, but not gpu3, which may be that device. Above one with a topology, they may be those of
     the machine."""
@@ -187,6 +187,8 @@ def _devices_alone(directories: Iterable[str]) -> Iterator[int]:
         if size := _DEVICES_DIRECTORY.fullmatch(directory):
             yield int(size[1] or size[2])
             continue
+        if any(map(_topology_of_directory, directories)):
+            continue  # 1n4g/8xA100: the machine
         words = _words_of_directory(directory)
         is_alone = words and not words.first and not words.others and words.settings == 1
         if words and is_alone and words.devices and not directory.lower().startswith("gpu"):

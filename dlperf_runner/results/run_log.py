@@ -472,6 +472,8 @@ def _digest(series: RunSeries) -> str | None:
     telling = [*series.samples_per_second]
     if len(set(telling)) < _TELLING_RATES:
         telling += (time for time in series.unix_times if time and time > _DATED)
+        is_telling = len(set(telling)) >= _TELLING_RATES
+        telling += (loss for loss in series.losses if is_telling and loss is not None)
     if len(set(telling)) < _TELLING_RATES:
         return None
     return hashlib.sha256(array("d", telling).tobytes()).hexdigest()

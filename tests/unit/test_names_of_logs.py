@@ -48,6 +48,7 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         ("rn50-4gpu", ("8gpus",), {"devices": 4}),
         ("rn50_0", ("1N8G",), {"repeat": 0, "topology_directory": "1N8G"}),
         ("train", ("4gpus", "1n8g"), {"devices": 4, "topology_directory": "1n8g"}),
+        ("train", ("8xA100", "1n4g"), {"devices": None, "topology_directory": "1n4g"}),  # a machine
         ("train", ("1n2g", "8gpus"), {"devices": None, "topology_directory": "1n2g"}),
         ("train", ("8gpus", "2nodes"), {"devices": None, "topology": None}),
         ("rn50-2nodes-8gpus-per-node", (), {"devices": None, "topology": Topology(2, 8)}),
