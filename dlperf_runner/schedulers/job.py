@@ -451,7 +451,7 @@ if [[ $1 == --libraries ]]; then
 fi
 node=("$@") count=$# ranks=1
 @EACH@ bash "$0" --libraries "@PLUGINS@" || { echo "libpmix is missing"; exit 1; }
-said=$(timeout --kill-after=10 60 @RANK@ @SUM@)
+said=$(timeout --kill-after=10 120 @RANK@ @SUM@)
 echo "$said"
 (( $(grep -c "of $count on .*: sum $((count * (count + 1) / 2))$" <<< "$said") == count ))
 """
