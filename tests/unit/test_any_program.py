@@ -421,7 +421,8 @@ ELSEWHERE = {
     " Train throughput/samples_per_sec: {r}": "'Train time/batch: (?P<step>\\d+)|Train throughput",
     "{{'loss': {r}, 'learning_rate': 4e-05, 'epoch': 0.{n}}}": "'train_samples_per_second'",
     "Step Time : {r}s GPU utilization: 244.3MODEL_TFLOP/s/GPU": "which the last rank prints",
-    "2024-05-01 10:{n}:00.123456: Epoch {n}\n2024-05-01 10:{n}:59.234567: Epoch time: {r} s": "unit s/250",
+    "2024-05-01 10:{n}:00.123456: Epoch {n}\n"
+    "2024-05-01 10:{n}:59.234567: Epoch time: {r} s": "unit s/250",
     "INFO train.py:9 step:{n} smpl:{n}0 ep:{n} updt_s:{r} data_s:0.01\nINFO train.py:9 step:1K "
     "smpl:8K ep:{n} updt_s:{r} data_s:0.01": "nl > numbered.log",
     "tick {n}     kimg 4.{n}      time 1m {n}s       sec/tick {r}    sec/kimg {r}": "unit s/125",
