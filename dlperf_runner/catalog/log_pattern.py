@@ -20,6 +20,7 @@ from ..logs.pattern import (
     is_prefix,
     of_pattern,
     seconds_of,
+    units_of_bar,
     words_of_rate,
     words_of_time,
 )
@@ -121,9 +122,12 @@ class LogPattern(Entry):
 
     @property
     def unit(self) -> str:
-        """The unit behind the rate of the sample; empty if it has none."""
+        """The unit behind the rate of the sample; empty if it has none. Of a bar of tqdm, whose
+        first steps are slow, that of the others: it/s."""
         lines = self.format_named("sample").entry
-        return (lines.unit_in(self.sample) or "") if isinstance(lines, Lines) else ""
+        unit = (lines.unit_in(self.sample) or "") if isinstance(lines, Lines) else ""
+        is_bar = "inverse" in lines.groupindex and f"(?P<{DURATION}>" not in self.regex
+        return units_of_bar(unit)[0] if is_bar else unit
 
     @property
     def unit_words(self) -> UnitWords:

@@ -28,12 +28,13 @@ _COUNT = re.compile(r"\d{1,20}|\d{1,3}(?:,\d{3}){1,6}")
 _STEP_WORD = re.compile(
     r"(?:steps?|iters?|iterations?|it|batch|upd|updates?|global_step)\W{0,4} {0,12}$", re.IGNORECASE
 )
+_OF_ALL = re.compile(r"/\d{1,12}(?:\]| \[)")  # TRAIN [0][10/500], or the count of a bar
 _WHOSE = r"(?:(?:/|[-_ ]per[-_ ])(?:gpu|device|core|chip|node|replica|worker))?"
 _PLACE = "\0"  # of a number, in the shape of a line
 _BAR = r"\u2500-\u259f"  # characters of progress bars, which grow
 # Not the name of the next number: loss: 2.1 samples/s: 812.5
 _RATE_UNIT = re.compile(
-    rf"\s{{0,2}}{THINGS}(?:/| per )s(?:ec(?:ond)?)?\b(?![:=] ?\d)", re.IGNORECASE
+    rf"\s{{0,2}}(?:{THINGS}(?:/| per )s(?:ec(?:ond)?)?|fps(?! \w))\b(?![:=] ?\d)", re.IGNORECASE
 )
 _NO_RATE = re.compile(r"(?:loss|acc|accuracy|ppl|perplexity|lr|norm)[ :=]{1,3}$", re.IGNORECASE)
 _RATE_WORD = re.compile(
@@ -51,7 +52,7 @@ _TIME_OF_STEP = re.compile(
     r"\s{0,2}(?:ms|s|secs?|seconds)/(?:step|it|iter|iteration|batch|ba|update)\b"
 )
 _TIME_WORD = re.compile(
-    r"(?:time|timing|elapsed|dt|\bbt|(?:batch|step|iter)_cost|(?:ms|s|sec)/(?:b|batch|it|iter|step))"
+    r"(?:time|timing|elapsed|duration|dt|\bbt|(?:batch|step|iter)_cost|(?:ms|s|sec)/(?:b|batch|it|iter|step))"
     r"[^\d|,]{0,24}$",
     re.IGNORECASE,
 )
@@ -113,18 +114,24 @@ def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
     repeated = [kind for kind in kinds.values() if kind.number >= _ENOUGH]
     repeated.sort(key=lambda kind: -kind.number)
     firsts = [kind.lines[0] for kind in kinds.values()]
+    of_mean = None
     for kind in repeated:
         if _step(kind.lines) is None and (lines := _of_one_rank(kind.every)):
             kind.lines = lines
         if expression := _expression(kind.lines, firsts, kind.every):
-            return LikelyLine(kind.lines[0].strip(), *expression)
+            likely = LikelyLine(kind.lines[0].strip(), *expression)
+            if not likely.is_mean:
+                return likely
+            of_mean = of_mean or likely
+    if of_mean:
+        return of_mean
     if repeated and (column := _of_csv(head, repeated[0].lines[0])):
         return column
     if apart := _of_two_lines(repeated) or _of_run(kinds.values()):
         return apart
     numbers = (kind for kind in repeated if _FRACTION.search(kind.lines[0]))
-    likely = next((kind for kind in numbers if _step(kind.lines) is not None), None)
-    return LikelyLine(likely.lines[0].strip(), None) if likely else None
+    other = next((kind for kind in numbers if _step(kind.lines) is not None), None)
+    return LikelyLine(other.lines[0].strip(), None) if other else None
 
 
 def _of_csv(head: str, row: str) -> LikelyLine | None:
@@ -215,27 +222,38 @@ def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
 
 
 def _step(lines: Sequence[str]) -> int | None:
-    """The place among the numbers of the one that counts steps: integers that grow, best behind a
-    word such as step, and not in a time."""
+    """The place among the numbers of the one that counts steps: integers that grow, at least within
+    an epoch, best behind a word such as step, and not in a time."""
     rows = [list(_NUMBER.finditer(line)) for line in lines]
     grows = []
     for place, column in enumerate(zip(*rows, strict=True)):
         texts = [match[0] for match in column]
         if not all(map(_COUNT.fullmatch, texts)):
             continue
-        is_growing = len(texts) > 1 and all(a < b for a, b in pairwise(map(_count, texts)))
+        counts = [*pairwise(map(_count, texts))]
+        is_growing = any(a < b for a, b in counts) and all(
+            a < b or (a > b and any(map(_is_next, before[:place], after[:place])))
+            for (a, b), (before, after) in zip(counts, pairwise(rows), strict=True)
+        )
         is_percent = lines[0].startswith("%", column[0].end())
         if is_growing and not is_percent and not _in_time(lines[0], column[0]):
             grows.append(place)
-    named = (n for n in grows if _STEP_WORD.search(lines[0][: rows[0][n].start()]))
-    return next(named, grows[0] if grows else None)
+    named = (n for n in grows if _is_named_step(lines[0], rows[0][n]))
+    plain = (n for n in grows if not _TIME_UNIT.match(lines[0], rows[0][n].end()))  # 26 s elapsed
+    return next(named, next(plain, None))
+
+
+def _is_named_step(line: str, number: re.Match[str]) -> bool:
+    is_of_all = _OF_ALL.match(line, number.end())
+    return bool(is_of_all or _STEP_WORD.search(line[: number.start()]))
 
 
 def _of_one_rank(lines: Sequence[str]) -> list[str]:
-    """The first line of each step, if several processes print each one; none if they do not."""
+    """The first line of each step, if several processes print each one, or a bar is drawn again;
+    none if they do not."""
     rows = [list(_NUMBER.finditer(line)) for line in lines]
     for place, match in enumerate(rows[0]):
-        if _STEP_WORD.search(lines[0][: match.start()]) and not _in_time(lines[0], match):
+        if _is_named_step(lines[0], match) and not _in_time(lines[0], match):
             firsts = {
                 row[place][0]: line for row, line in reversed([*zip(rows, lines, strict=True)])
             }
@@ -245,6 +263,11 @@ def _of_one_rank(lines: Sequence[str]) -> list[str]:
 
 def _count(text: str) -> int:
     return int(text.replace(",", ""))
+
+
+def _is_next(one: re.Match[str], other: re.Match[str]) -> bool:
+    """True if a number is the one behind the other: of an epoch."""
+    return one[0].isdigit() and other[0].isdigit() and int(other[0]) == int(one[0]) + 1
 
 
 def _epochs(

@@ -63,8 +63,8 @@ _SECONDS = {
 }
 # What rates count.
 THINGS = (
-    r"(?:samples?|im(?:age|g)?s?|toks?|tokens?|seqs?|sequences?|examples?|elements?|its?|iters?|ba"
-    r"|steps?|batch(?:es)?|updates?|sentences?|words?|utts?|utterances?|records?|frames?)"
+    r"(?:samples?|im(?:age|g)?s?|toks?|tokens?|seqs?|sequences?|examples?|elements?|it(?:er|em)?s?"
+    r"|ba|steps?|batch(?:es)?|updates?|sentences?|words?|utts?|utterances?|records?|frames?)"
 )
 # A prefix, what a rate counts, and per what: ktok/s/gpu, thousand images per minute.
 _WORDS = re.compile(

@@ -387,6 +387,16 @@ LIKELY = {
     "[1] [train], epoch: 0/50, iter: {n}/99, throughput: {r}": r"iter: +(?P<step>\d+).*?throughput",
     "iter {n} step 7 | loss: 2.6 | iter time: {r} ms\niter {n} | val_loss: 3.9 val_time: {r} ms":
         r"iter +time: +(?P<step_time>",
+    # A bar that is drawn twice in each step: torchtune's. GNMT of NVIDIA with two ranks, and a bar
+    # of datasets.
+    "0:1|{n}|Loss: 1.2: 2%|# | {n}/99 [06:45<17:27, {r}s/it]\n"
+    "0:1|{n}|Loss: 1.3: 2%|# | {n}/99 [06:45<17:27, {r}s/it]":
+        r"\| +(?P<step>\d+).*?, +(?P<step_time>[\d.,]*\d)(?:it/s|s/it)",
+    "1: TRAIN [0][{n}/99]\tTime 0.4 (0.0)\tTok/s {r} (0)\n"
+    "0: TRAIN [0][{n}/99]\tTime 0.4 (0.0)\tTok/s {r} (0)": r"Tok/s +(?P<rate>",
+    "iter {n}: {r} FPS\nMap: 1%|# | {n}/99 [00:01<00:02, 99.1 examples/s]\n"
+    "Map: 2%|# | {n}/99 [00:01<00:02, 99.2 examples/s]": r": +(?P<rate>[\d.,]*\d) +FPS",
+    "10:00:{n}: step {n}, duration = {r}": r"duration += +(?P<step_time>",
 }  # fmt: skip
 
 
@@ -479,19 +489,21 @@ def test_a_log_with_one_rate_has_that_of_its_run(here: Path, rate: str) -> None:
 @pytest.mark.parametrize(
     ("line", "groups"),
     [
-        # HRNet; BasicSR; GluonCV's train_yolo3.py; DGL's GraphSAGE; WeNet.
+        # HRNet; BasicSR; GluonCV's train_yolo3.py; DGL's GraphSAGE; WeNet; OpenNMT-py of 2017,
+        # whose epochs may be short.
         ("Epoch: [{e}][{n:3d}/40] Speed {r} samples/s Data 0.1s", ["epoch", "of_epoch"]),
         ("[EDSR..][epoch: {e}, iter: {all:,d}, (1e-4,)] [time (data): {t} (0.0)]", []),
         ("INFO:root:[Epoch {e}][Batch {n}], LR: 2.8E-04, Speed: {r} samples/sec", ["epoch"]),
         ("Epoch {e:05d} | Step {n:05d} | Speed (samples/sec) {r} | GPU 1200.3 MB", ["epoch"]),
         ("DEBUG TRAIN | samples/sec {r}| Batch {e}/{n} loss 24.4 rank 0", ["epoch"]),
+        ("Epoch {e}, {n:2d}/ 40; {r} samples/s; {all} s elapsed", ["epoch", "of_epoch"]),
     ],
 )
 def test_a_guess_follows_steps_through_the_epochs(here: Path, line: str, groups: list[str]) -> None:
     lines = [
         line.format(e=e, n=n, all=900 + 40 * e + n, r=500 + n % 3, t=f"{0.5 + n % 3 / 1e3:.3f}")
         for e in range(3)
-        for n in range(0, 40, 2)
+        for n in range(0, 40, 8 if "elapsed" in line else 2)
     ]
     path = write(here / NAME, lines)
     regex = suggested(only(load(path)))

@@ -199,7 +199,7 @@ RATE = r"(?P<step>\d+) (?P<rate>[\d.]+)"
         ({"regex": RATE, "sample": "3 6,025.8 img/s"}, "does not take the whole rate"),
         ({"regex": RATE, "sample": "3 12.30k img/s"}, "goes on behind what the expression takes"),
         ({"regex": RATE.replace(".]", ",]"), "sample": "3 812,5 img/s"}, "take the whole rate"),
-        ({"regex": RATE, "sample": "3 2.5s/it"}, "a time, in s/it (expected the group step_time"),
+        ({"regex": RATE, "sample": "3 2.5ms/it"}, "a time, in ms/it (expected the group step_time"),
         ({"regex": RATE.replace("rate", "step_time"), "sample": "3 2.5 min"}, "in min (expected"),
         ({"warmup_steps": "12"}, "no steps remain to be measured"),
         ({"total_steps": "many"}, "invalid number"),
