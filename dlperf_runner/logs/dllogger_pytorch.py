@@ -10,6 +10,7 @@ Each is one line, of standard output and of the JSON file (`--raport-file`). Ste
 `train.compute_ips` leaves out the time in which a step waited for data. Only the first epoch of a
 log counts. Ignored are validation and the means over an epoch and over the run.
 
+With `--prof 100`, NVIDIA's program leaves its loop in step 100, before it prints a line of it.
 Only rank 0 prints. The unit may be `images/s`.
 
 Source: NVIDIA/DeepLearningExamples 0107cf2, PyTorch/Classification/ConvNets/main.py and
@@ -25,8 +26,8 @@ from . import text
 from .records import Expression, Format, Statement, stated
 from .statements import EXACT
 
-# batch_size : 256, or "batch_size": 256
-_OPTION = re.compile(r'\b(\w{1,64}+)(?: :|":) "?([^\s,"}]{1,1000}+)', re.ASCII)
+# batch_size : 256, or "batch_size": 256; None if another line has it: model.num_classes : 1000
+_OPTION = re.compile(r'\b(\w{1,64}+)(?: :|":) "?(?!(?:None|null)\b)([^\s,"}]{1,1000}+)', re.ASCII)
 _PARAMETER = "PARAMETER"
 # A line with a rate, in either file, up to the loss.
 START = (
@@ -96,4 +97,5 @@ FORMAT = Format(
         option("jit", r"(?P<jit>script)\b"),
         option("augmentation", r"(?P<augmentation>autoaugment)\b"),
     ),
+    skips_last=True,
 )

@@ -219,8 +219,9 @@ def as_table(form: Format, entry: re.Pattern[bytes], pieces: Iterable[bytes]) ->
     first = next(iter(epochs), 0)
     length = epochs[first].length if epochs else 0
     longest = max((epoch.updates for epoch in epochs.values()), key=len, default=[])
-    # A run may end within its first epoch.
-    trained = longest[-1].step if len(longest) > 2 * _PARTS else length
+    # A run may end within its first epoch, and an excerpt before its first tenth.
+    last = longest[-1].step if longest else 0
+    trained = last if len(longest) > 2 * _PARTS or last < length // _PARTS else length
     every = max(1, min(length, trained) // _PARTS, _interval(epochs.values()))
     parts = _of_means if _are_means(epochs.values()) else _of_steps
     for number, epoch in epochs.items():

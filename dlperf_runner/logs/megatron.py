@@ -54,7 +54,9 @@ _FIELDS = rb"(?:[^|\r\n]{0,100}+\|){0,25}?"
 
 
 def _argument(name: str, value: str, values: Mapping[str, str] | None = None) -> Statement:
-    return stated(f"  {name} ..", rf"  {name} \.+ {value}(?!\S)", values=values or {})
+    # DeepSpeed prints its own arguments so, too, with the devices of data parallelism alone.
+    pattern = rf"(?<!:print\] )  {name} \.+ {value}(?!\S)"
+    return stated(f"  {name} ..", pattern, values=values or {})
 
 
 def _of_neox(name: str, value: str) -> Statement:

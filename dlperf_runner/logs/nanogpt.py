@@ -6,9 +6,9 @@
 Steps count from 0; only the first process prints them. The tokens of a step, with accumulated
 batches, are stated since 2023; the rate follows from them.
 
-In older versions, batch and sequence length have to be stated. The first line, and each after an
-evaluation, includes that. The printed `mfu` is a running mean for the peak of an A100, and does not
-count.
+In older versions, batch and sequence length have to be stated, and how many batches a step
+accumulates. The first line, and each after an evaluation, includes that. The printed `mfu` is a
+running mean for the peak of an A100, and does not count.
 
 Source: karpathy/nanoGPT 3adf61e and fe80428, train.py.
 """
@@ -38,6 +38,7 @@ FORMAT = Format(
     seconds=0.001,
     rates_are_per="step",
     batch_of_step=True,
+    accumulates=True,
     framework="pytorch",
     unit="tokens",
 )

@@ -14,6 +14,10 @@ device. That of PLSC 2, of the same form, is of all devices.
       avg_samples: 32.00000, ips: 160.51234 sequences/sec
     2021-03-30 20:18:36 [INFO] [TRAIN] epoch: 1, iter: 20/500, loss: 2.1, lr: 0.01, batch_cost: ...
       reader_cost: 0.07273, ips: 3.7425 samples/sec | ETA 00:04:16
+    [2021/03/24 20:18:36] ppcls INFO: epoch:0   train step:20   lr: 0.1, loss:  6.87 top1: ...
+      batch_cost: 0.66463 s, reader_cost: 0.00089 s, ips: 385.17405 samples/sec.   (static graphs)
+    [2021-05-08 20:18:36,175] [    INFO] - step_idx: 20, epoch: 0, batch: 20, avg loss: 8.05, ...
+      avg_speed: 8.17 step/s, ..., tokens: 454782, ips: 37154.39 words/sec   (Transformer)
     2020-09-25 20:18:36,914-INFO: iter: 20, lr: 0.000033, 'loss': '7.9', eta: 0:10:47,
       batch_cost: 0.33027 sec, ips: 12.11126 images/sec     (PaddleDetection of 2020)
 
@@ -46,7 +50,7 @@ from .records import Expression, Format, stated
 
 _RATE = {b"w": text.WORD, b"samples": rb"(?:samples?|images?|sequences?)/s(?>(?:ec)?)(?![\w/])"}
 STEP = (
-    rb"\b(?:gl|t)obal[ _]step:? (?P<step>\d{1,12}+)(?>(?: / \d{1,12}+)?), "
+    rb"\b(?:global|to[bt]al)[ _]step:? (?P<step>\d{1,12}+)(?>(?: / \d{1,12}+)?), "
     rb"(?>[^\r\n]{0,400}?\bloss: )(?P<loss>[^\s,]{1,64}+)"
     rb"(?:(?>[^\r\n]{0,2000}?, avg_samples: )(?P<samples>\d{1,9}+)(?>(?:\.0{1,9}+)?)(?=,))?"
     rb"(?>[^\r\n]{0,2000}?, ips: )(?P<rate>%(w)s) %(samples)s" % _RATE
@@ -129,6 +133,25 @@ _CLAS = replace(
     marker=b"[Train][Epoch ",
     entry=_train(rb"(?<!plsc INFO: )"),
 )
+_CLAS_STATIC = replace(
+    _STEPS,
+    sample="epoch:0   train step:10   lr: 0.1, loss: 6.87 ... s, ips: 313.89 samples/sec.",
+    marker=b" s, ips: ",
+    entry=Expression(
+        rb"\bepoch:(?P<epoch>\d{1,6}+) {1,8}+train step:(?P<step>\d{1,12}+) {1,12}+"
+        rb"(?>[^\r\n]{0,400}?\bloss: {1,8}+)(?P<loss>[^\s,]{1,64}+)"
+        rb"(?>[^\r\n]{0,2000}? s, ips: )(?P<rate>%(w)s) %(samples)s" % _RATE
+    ),
+)
+_TRANSFORMER = replace(
+    _STEPS,
+    sample="step_idx: 10, epoch: 0, batch: 10, avg loss: 9.8, ... ips: 20729.05367 words/sec",
+    entry=Expression(
+        rb"\bstep_idx: (?P<step>\d{1,12}+), (?>[^\r\n]{0,400}?\bavg loss: )"
+        rb"(?P<loss>[^\s,]{1,64}+)(?>[^\r\n]{0,2000}?, ips: )(?P<rate>%(w)s) words/sec\b" % _RATE
+    ),
+    unit="tokens",
+)
 _PLSC = replace(
     _CLAS,
     sample="plsc INFO: [Train][Epoch 0/20][Iter: 10/5056]lr: ..., ips: 3394.4 images/sec",
@@ -137,5 +160,9 @@ _PLSC = replace(
     caveat=None,
 )
 FORMAT = replace(
-    _CLAS, variants=(_PLSC, _DETECTION, _SEGMENTATION, _STEPS, _OCR_2020, _DETECTION_2020)
+    _CLAS,
+    variants=(
+        *(_PLSC, _CLAS_STATIC, _DETECTION, _SEGMENTATION, _STEPS, _TRANSFORMER, _OCR_2020),
+        _DETECTION_2020,
+    ),
 )

@@ -240,7 +240,8 @@ class Format:
     `zero_based`: the log counts iterations from 0, so its first line is that of step 1.
     `silent_warmup`: nothing is printed during warm-up. `one_step`: a rate is that of a single step;
     by default, a rate covers all steps since the line before it. `first_too`: the log has a line
-    for step 1, whatever the interval. `skips_first`: the first interval has no line. `seconds`:
+    for step 1, whatever the interval. `skips_first`: the first interval has no line. `skips_last`:
+    the last of the steps that the log states may have none. `seconds`:
     `rate` is the duration of a step in units of so many seconds; it becomes a rate in steps per
     second. `rates_are_per`: what a printed rate is of; of a step, it is in steps per second.
     `running_mean`: a rate is the mean of all steps behind the first ones, of which this is the
@@ -288,6 +289,7 @@ class Format:
     window: int | None = None
     first_too: bool = False
     skips_first: bool = False
+    skips_last: bool = False
     seconds: float | None = None
     rates_are_per: Literal["world", "node", "device", "step"] = "world"
     running_mean: int | None = None

@@ -76,7 +76,7 @@ def check_sequence(
         if steps[len(wanted)] != beyond:
             raise wrong_step(steps, len(wanted), beyond, lines)
         raise _too_many(rule, beyond, lines, len(wanted))
-    _check_end(steps, first, every, rule, lines)
+    _check_end(form, steps, first, every, rule, lines)
     return every
 
 
@@ -120,7 +120,7 @@ def numbering(
         raise _too_many(rule, steps[beyond], lines, beyond)
     first = steps[regular]
     if len(places) == 1 or steps[-1] + every <= rule.total_steps:
-        _check_end(steps, first, every, rule, lines)
+        _check_end(form, steps, first, every, rule, lines)
     silent = rule.warmup_steps if form.silent_warmup else 0
     is_whole = steps[0] <= max(every * (2 if form.skips_first else 1), silent + every)
     gaps = map(sub, steps[1:], steps)
@@ -256,13 +256,14 @@ def _too_many(rule: Rule, step: int, lines: LogLines, index: int) -> UserError:
 
 
 def _check_end(
+    form: Format,
     steps: Sequence[int],
     first: int,
     every: int,
     rule: Rule,
     lines: LogLines,
 ) -> None:
-    last = first + (rule.total_steps - first) // every * every
+    last = first + (rule.total_steps - form.skips_last - first) // every * every
     if steps[-1] < last:
         raise UserError(
             f"the log ends with step {steps[-1]}",

@@ -45,7 +45,7 @@ _NODES = re.compile(
 _OF_NODE = re.compile(r"(?<![^\W_])n?gpus[-_.\s=]?([1-8])(?![^\W_])", re.ASCII)
 # N2_G8, and a directory 2x8.
 _NODES_AND_DEVICES = re.compile(
-    r"(?<![^\W_])n([1-9]\d{0,5})[-_]?g([1-9]\d{0,5})(?![^\W_])", re.ASCII
+    r"(?<![^\W_])n([1-9]\d{0,5})[-_]?[gc]([1-9]\d{0,5})(?![^\W_])", re.ASCII
 )
 PRODUCT = re.compile(r"([1-9]\d{0,5})x([1-8])", re.ASCII)
 _NODES_BEFORE_DEVICES = re.compile(
@@ -379,7 +379,7 @@ def topology_of(text: str) -> Topology | None:
 
 @functools.lru_cache(maxsize=1024)
 def _topology_of_directory(directory: str) -> Topology | None:
-    """The topology that a directory says alone: 4n8g or N4_G8."""
+    """The topology that a directory says alone: 4n8g, N4_G8 or N4C8."""
     match = _NODES_AND_DEVICES.fullmatch(directory.lower())
     return Topology(int(match[1]), int(match[2])) if match else topology_of(directory.lower())
 

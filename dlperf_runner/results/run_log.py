@@ -389,7 +389,10 @@ def _about_accumulation(
     )
     is_unclear = of_all is None if number else by == of_all
     if of_steps:
-        is_unclear = bool(number) and of_all is None and "accumulation_steps" in stated_by
+        is_stated = "accumulation_steps" in stated_by
+        is_unclear = (
+            of_all is None and is_stated == bool(number) and (is_stated or log.form.accumulates)
+        )
     if (of_steps or log.form.accumulates) and by and not is_of_log and is_unclear:
         raise _without_batch(run, log, by, number)
     if of_steps or "accumulation_steps" not in stated_by:
@@ -403,8 +406,8 @@ def _about_accumulation(
 def _without_batch(run: FoundRun, log: LogFile, by: str, number: int | None) -> UserError:
     """The error of a log whose batch may be one of those that a step accumulates. `number`: how
     many these are, if that is known; then `by` states the batch size per device."""
-    expected = "the number of iterations in a step, besides the global batch size"
-    shown = f"the global batch size, stated by {by}"
+    expected = "the number of iterations in a step, besides the batch size"
+    shown = f"the batch size, stated by {by}"
     hint = "state it with --accumulation-steps (1 without accumulation), or in mapping.yml"
     if number is not None and run.batch_size_per_device is not None:
         of_step = round(run.batch_size_per_device * run.topology.world_size)

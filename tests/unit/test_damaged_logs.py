@@ -344,7 +344,7 @@ DAMAGES = [
     Damage("gluoncv", WHOLE["gluoncv"], "", "the log is empty", RATES, "no lines"),
     Damage("gluoncv", WHOLE["gluoncv"], "nothing\nhere\n", UNKNOWN, RATES, "2 lines without one"),
     Damage("gluoncv", WHOLE["gluoncv"], "ÿþ", UNKNOWN, RATES, "1 line without one"),
-    Damage("lightning/whole", WHOLE["lightning/whole"], BAR, "no line with a rate is complete"),
+    Damage("lightning/whole", WHOLE["lightning/whole"], BAR, "one line with a rate, that of"),
     # Rates that do not follow from each other.
     Damage(
         *("fairseq/whole", WHOLE["fairseq/whole"]),

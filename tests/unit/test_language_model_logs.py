@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
+from command_line import call
 from log_examples import example
+from make_logs import write
 from read_logs import pieces, steps
 from whole_logs import WHOLE_LOGS, read_as, read_tree, throughput
 
@@ -85,6 +88,15 @@ def test_tokens_of_a_step_need_no_batch(batch: int) -> None:
     path = log.path.replace("b60", f"b{batch}")
     results = read_tree({path: log.text.encode()}, options=log.options)
     assert throughput(results) == pytest.approx(log.value)
+
+
+def test_a_batch_of_nanogpt_may_be_one_of_those_that_a_step_accumulates(tmp_path: Path) -> None:
+    log = WHOLE_LOGS["nanogpt/whole"]
+    lines = [line for line in log.text.splitlines() if "tokens per iteration" not in line]
+    path = write(tmp_path / "gpt2_1n8g_bf16.log", lines)
+    words = ("summarize", path, "--batch-size=12", "--sequence-length=1024")
+    assert "state it with --accumulation-steps (1 without" in call(*words, status=2).err
+    assert "| 1 |" in call(*words, "--accumulation-steps=1").out
 
 
 def test_a_rate_whose_step_is_missing_is_refused() -> None:

@@ -54,6 +54,7 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         ("rn50-2nodes-8gpus-per-node", (), {"devices": None, "topology": Topology(2, 8)}),
         ("rn50-8gpus-per-node", ("4-nodes",), {"topology": Topology(4, 8)}),
         ("rn50_N2_G8_b128", (), {"first": ("rn50",), "topology": Topology(2, 8)}),
+        ("rn50_bs256_fp32_DP_N2C8_log", (), {"batch_size": 256, "topology": Topology(2, 8)}),
         ("rn50-nodes2-gpus8", (), {"topology": Topology(2, 8), "devices": None}),
         ("train", ("gpus8", "nodes=2"), {"topology": Topology(2, 8)}),
         ("train", ("gpus16", "nodes2"), {"nodes": 2, "topology": None}),  # those of all

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from command_line import call
-from make_logs import campaign_run, gluoncv, megatron, torchtitan, write
+from make_logs import campaign_run, dllogger_pytorch, gluoncv, megatron, torchtitan, write
 from summaries import printed_and_cases
 
 
@@ -89,6 +89,16 @@ def test_a_log_that_ends_early_or_contradicts_the_stated_steps_is_refused(
     titan(tmp_path, lines)
     text = refusal(tmp_path / "logs", *options.split())
     assert all(word in text for word in words.split(" | "))
+
+
+@pytest.mark.parametrize(("missing", "status"), [(1, 0), (2, 2)])
+def test_the_last_step_may_have_no_line(tmp_path: Path, missing: int, status: int) -> None:
+    """NVIDIA's ConvNets leave their loop in step 100, with --prof 100, before they print it."""
+    options, *lines = dllogger_pytorch(2500.0, world=8)
+    steps = [line for line in lines if "Iteration" in line][:-missing]
+    write(tmp_path / "logs" / "1n8g" / "rn50_b256_amp_1.log", [options, *steps])
+    done = call("summarize", tmp_path / "logs", "--no-history", status=status)
+    assert ("the log ends with step 80 (expected step 90 of 100" in done.err) == (status == 2)
 
 
 def test_logs_of_other_lengths_are_no_repeats(tmp_path: Path) -> None:
