@@ -28,9 +28,11 @@ _COUNT = re.compile(r"\d{1,20}|\d{1,3}(?:,\d{3}){1,6}")
 _STEP_WORD = re.compile(
     r"(?:steps?|iters?|iterations?|it|batch|upd|updates?|global_step)\W{0,4} {0,12}$", re.IGNORECASE
 )
+_FIRST_WORD = re.compile(r"[^\W\d]\S{0,24}\s{1,8}$")
 _OF_ALL = re.compile(r"/\d{1,12}(?:\]| \[)")  # TRAIN [0][10/500], or the count of a bar
 _WHOSE = r"(?:(?:/|[-_ ]per[-_ ])(?:gpu|device|core|chip|node|replica|worker))?"
 _PLACE = "\0"  # of a number, in the shape of a line
+_TIMES = re.compile(rf"{_PLACE}(?::{_PLACE}){{1,2}}")  # 1:02:03 as 02:03
 _BAR = r"\u2500-\u259f"  # characters of progress bars, which grow
 # Not the name of the next number: loss: 2.1 samples/s: 812.5
 _RATE_UNIT = re.compile(
@@ -384,8 +386,10 @@ def _expression(
     numbers = [_NUMBER.findall(line) for line in every]
     groups = {step: "step", place: group, **_epochs(lines[0], rows[0], numbers, step)}
     expression = None
-    for longest in (0, 12, 24):
-        regex = _joined(lines[0], rows[0], groups, longest)
+    name = _FIRST_WORD.search(lines[0][: rows[0][0].start()])  # of a bar within another one
+    starts = ["", "", "", *([f"{_literal(name[0])}.*?"] if name else [])]
+    for start, longest in zip(starts, (0, 12, 24, 0), strict=False):
+        regex = start + _joined(lines[0], rows[0], groups, longest)
         if any("," in row[step] for row in numbers):
             regex = regex.replace(r"(?P<step>\d+)", r"(?P<step>[\d,]*\d)")
         try:
@@ -408,7 +412,8 @@ def _words_before(described: Lines, lines: Sequence[str]) -> Iterator[tuple[str,
             begin, before = (
                 data[: match.start(g)].decode("utf-8", "replace") for g in ("step", "rate")
             )
-            yield _shape(begin).strip(), _shape(" ".join(before.split()[-1:]))
+            last = _TIMES.sub(_PLACE, _shape(" ".join(before.split()[-1:])))
+            yield _shape(begin).strip(), last
 
 
 def _joined(

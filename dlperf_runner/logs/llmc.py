@@ -23,7 +23,7 @@ FORMAT = Format(
     marker=b" tok/s",
     entry=Expression(
         rb"step {1,8}+(?P<step>\d{1,9}+)/(?P<total>\d{1,9}+)(?: \||:) (?>(?:train )?)"
-        rb"loss (?P<loss>\S{1,64}+) [^\r\n]{0,160}?(?P<rate>[^\s(|]{1,64}+) tok/s"
+        rb"loss (?P<loss>\S{1,64}+) [^\r\n]{0,160}?[|,] (?P<rate>[^|(\r\n]{1,64}?) tok/s"
     ),
     rate=rb"\d+",
     statements=(

@@ -397,6 +397,8 @@ LIKELY = {
     "iter {n}: {r} FPS\nMap: 1%|# | {n}/99 [00:01<00:02, 99.1 examples/s]\n"
     "Map: 2%|# | {n}/99 [00:01<00:02, 99.2 examples/s]": r": +(?P<rate>[\d.,]*\d) +FPS",
     "10:00:{n}: step {n}, duration = {r}": r"duration += +(?P<step_time>",
+    "Iteration: 1%|# | {n}/99 [0:01<0:02, {r}s/it]\nEpoch: 1%|# | {n}/99 [1:00:01<0:02, 9.1s/it]":
+        r"Iteration: +.*?\| +(?P<step>",
 }  # fmt: skip
 
 

@@ -288,6 +288,7 @@ def rates_that_are_not_whole() -> list[Damage]:
         ("dllogger, 32 devices", "380.0123456789", "380"),
         ("dllogger, 32 devices", "380.0123456789", "380."),
         ("dllogger, 32 devices", "380.0123456789", "380.01 2"),
+        ("llmc/whole", "MFU | 2026910 tok/s", "MFU | 2 026 910 tok/s"),
         ("deepspeed/whole", "CurrSamplesPerSec=1762.", "CurrSamplesPerSec=1.762,"),
         ("deepspeed/whole-2021", "SamplesPerSec=1670.", "SamplesPerSec=1.670,"),
         *(
