@@ -178,7 +178,7 @@ def mirror_of(frameworks: str, suite: str = "bookworm") -> Path:
     folder = PROJECT / f".cache/mirror/{suite}-{frameworks}"
     argv = [sys.executable, "-m", "dlperf_runner", "bundle", "--stack", "cpu", "--suite", suite]
     argv += ["--framework", frameworks, "--output-dir", str(folder)]
-    with alone(f"mirror-{folder.name}"):
+    with alone("mirror"):  # folders of a suite share apt's lists, which one process locks
         done = subprocess.run(argv, cwd=PROJECT, capture_output=True, text=True, check=False)
     # 1: the archive lacks packages that only some tests install, such as Slurm's.
     assert done.returncode in (0, 1), done.stderr
