@@ -61,9 +61,9 @@ def stem_of_archive(name: str) -> str | None:
 
 
 def members_of(
-    archive: Path, is_wanted: Callable[[str], bool], scratch: Callable[[], Path]
+    archive: Path, is_wanted: Callable[[PurePosixPath], bool], scratch: Callable[[], Path]
 ) -> list[Member]:
-    """The members of an archive. Of those whose names are wanted, the content is copied into the
+    """The members of an archive. Of those whose paths are wanted, the content is copied into the
     directory that `scratch` gives. Raises UserError if the archive is damaged or too large."""
     read = _zipped if archive.suffix.lower() == ".zip" else _tarred
     members: dict[str, Member] = {}  # the last of several with the same name counts
@@ -77,7 +77,7 @@ def members_of(
             leads_out = path.is_absolute() or ".." in path.parts
             reason = "its path leads out of the archive" if leads_out else special
             content = None
-            if reason is None and is_wanted(path.name):
+            if reason is None and is_wanted(path):
                 content = scratch() / secrets.token_hex(8)
                 with files.replacing(content, 0o600) as copy:
                     shutil.copyfileobj(open_member(), copy, 2**20)

@@ -234,7 +234,8 @@ def find(
         # All directories of a file that the user named can say something about it.
         above = directories_above(source.resolve().parent.parts[1:])
         given = [Place(source, is_record=False, directories=above, is_given=True)]
-        for place in _in_directory(source, discovered, scratch) if is_directory else given:
+        inside = _in_directory(source, discovered, statements, scratch) if is_directory else given
+        for place in inside:
             if len(sources) > 1:
                 before = len(seen)
                 seen.add(place.path.resolve())
@@ -293,10 +294,21 @@ def holds_logs(source: Path) -> bool:
     return source.is_dir() or stem_of_archive(source.name) is not None
 
 
-def _in_directory(directory: Path, discovered: Found, scratch: Scratch | None) -> Iterator[Place]:
-    """The possible logs in a directory or an archive, in a stable order."""
+def _in_directory(
+    directory: Path, discovered: Found, statements: Statements, scratch: Scratch | None
+) -> Iterator[Place]:
+    """The possible logs in a directory or an archive, in a stable order: files named like logs, and
+    those that a pattern of the mapping names."""
+
+    def is_wanted(path: Path) -> bool:
+        name = path.name
+        return _is_wanted(name) or (
+            not _OWN.fullmatch(name) and statements.names(path.relative_to(directory).as_posix())
+        )
+
     of_directory = directory.is_dir()
-    files = (_files if of_directory else _members)(directory, discovered.problems, scratch)
+    listed_files = _files if of_directory else _members
+    files = listed_files(directory, discovered.problems, scratch, is_wanted)
     depth, parts = len(directory.parts), directory.resolve().parts
     above = parts[-1:] if of_directory else directories_above(parts[1:])
     # A campaign below is not entered.
@@ -305,7 +317,7 @@ def _in_directory(directory: Path, discovered: Found, scratch: Scratch | None) -
         path = file.path
         if isinstance(file, Skipped):
             discovered.skipped.append(file)
-        elif _is_wanted(path.name):
+        elif is_wanted(path):
             names = (*path.parts[depth:-1][::-1], *above)
             directories = tuple(stem_of_archive(name) or name for name in names)
             yield file._replace(directories=directories, is_plain=is_plain and not file.content)
@@ -469,7 +481,12 @@ def _campaign(path: Path, content: Path | None = None) -> Skipped:
     return Skipped(path, _VIEWS[CAMPAIGNS], view=CAMPAIGNS, content=content)
 
 
-def _files(directory: Path, problems: list[UserError], scratch: Scratch | None) -> _Files:
+def _files(
+    directory: Path,
+    problems: list[UserError],
+    scratch: Scratch | None,
+    is_wanted: Callable[[Path], bool],
+) -> _Files:
     """The files below a directory, and in its archives."""
     for entry in _entries(directory, problems):
         path = Path(entry)
@@ -477,23 +494,30 @@ def _files(directory: Path, problems: list[UserError], scratch: Scratch | None) 
             if is_campaign(path):
                 yield _campaign(path)
             else:
-                yield from _files(path, problems, scratch)
+                yield from _files(path, problems, scratch, is_wanted)
         elif not entry.name.startswith("."):
             if not (entry.is_file(follow_symlinks=False) or path.is_file()):
                 yield Skipped(path, "a link to a directory" if path.is_dir() else "not a file")
             elif stem_of_archive(entry.name) is not None:
-                yield from _members(path, problems, scratch)
+                yield from _members(path, problems, scratch, is_wanted)
             else:
                 yield Place(path, is_record=False)
 
 
-def _members(archive: Path, problems: list[UserError], scratch: Scratch | None) -> _Files:
+def _members(
+    archive: Path,
+    problems: list[UserError],
+    scratch: Scratch | None,
+    is_wanted: Callable[[Path], bool],
+) -> _Files:
     """The files in an archive; none of one that cannot be read, which is a problem."""
     if scratch is None:
         yield Skipped(archive, "an archive")
         return
     try:
-        members = members_of(archive, lambda n: _is_wanted(n) or bool(_counts(n)), scratch)
+        members = members_of(
+            archive, lambda m: is_wanted(archive / m) or bool(_counts(m.name)), scratch
+        )
         campaigns = {root: laid_out(members, root, scratch()) for root in _campaigns_in(members)}
     except UserError as error:
         problems.append(error)

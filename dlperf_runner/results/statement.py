@@ -94,6 +94,11 @@ def _expression(pattern: str) -> Any:
     return compiled(text if "/" in pattern else f"(?:.*/)?{text}")
 
 
+def _of_file(pattern: str) -> str:
+    """The part of a pattern that is matched against the file's name, without the placeholders."""
+    return re.sub(r"\{\w+\}", "*", pattern).rpartition("/")[2]
+
+
 def _match(pattern: str, path: str) -> Any:
     # A name of any bytes has surrogates, which no pattern in UTF-8 can name.
     return _expression(pattern).fullmatch(path.encode("utf-8", "replace").decode())
@@ -183,6 +188,11 @@ class Statements:
             of_path = fields_of(match.groupdict(), where=f"{path}: {by}")
             for name, value in (*_given(fields), *_given(of_path)):
                 yield name, Stated(value, by, is_of_log=True)
+
+    def names(self, path: str) -> bool:
+        """True if a pattern names this file, not only the directory of any file."""
+        patterns = self.mapping.logs if self.mapping else ()
+        return any(_match(p, path) for p in patterns if _of_file(p).strip("*?"))
 
     def arguments(self) -> list[str]:
         """The options of a command line with these statements."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,27 @@ def test_a_mapping_says_what_ran_by_path(here: Path) -> None:
     assert cases(load(here / "logs")) == expected
     for command in ("summarize", "report", "compare"):
         call(command, "logs")
+
+
+@pytest.mark.parametrize("archived", [False, True])
+def test_a_mapping_admits_any_name_that_it_names(here: Path, archived: bool) -> None:
+    logs = here / "logs"
+    for repeat in (1, 2):
+        write(logs / "1n8g" / f"train.log.{repeat}", gluoncv(50.0 + repeat))
+        write(logs / "1n8g" / f"notes.md.{repeat}", "no log\n")
+    (here / "m.yml").write_text(
+        'logs:\n  "**/{topology}/train.log.{repeat}": {model: resnet50v1b, precision: fp32}\n'
+        '  "**/{topology}/*": {accelerator: V100}\n'  # any file: says nothing about what is a log
+    )
+    if archived:
+        shutil.make_archive(str(logs / "all"), "gztar", logs, "1n8g")
+        shutil.rmtree(logs / "1n8g")
+    results = load(logs, mapping=here / "m.yml")
+    expected = [("mxnet-resnet50v1b", "fp32", 128, "1n8g", repeat) for repeat in (1, 2)]
+    assert cases(results) == expected
+    assert [file.path.name for file in results.skipped] == ["notes.md.1", "notes.md.2"]
+    with pytest.raises(UserError, match="no logs found"):
+        load(logs)
 
 
 LAUGHS = "a0: &a0 [x]\n"
