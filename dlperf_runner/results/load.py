@@ -160,7 +160,7 @@ def _check_not_empty(results: Results, sources: Sequence[Path], *, with_others: 
         "; ".join(("no logs found", *_about_skipped(results))),
         where=", ".join(map(str, sources)),
         expected=None if any(file.reason == NO_RATE for file in results.skipped) else names,
-        hint="files with other names are read if the command or a pattern of mapping.yml names them\n"
+        hint="other names are read if the command, or a pattern in mapping.yml, names the file\n"
         + HINT_OF_FORMATS,
     )
 
