@@ -13,8 +13,8 @@ from itertools import pairwise
 
 from lab import Lab, provisioned, spread
 
-# A program that ends at once.
-PROGRAM = "/usr/bin/printf 'step %s rate 1.0\\n' 1 2 3"
+# A program that ends at once. One rank prints, as in real ones.
+PROGRAM = r"""/bin/sh -c '[ "$OMPI_COMM_WORLD_RANK" != 0 ] || printf "step %s rate 1.0\n" 1 2 3'"""
 WORKLOAD = ("--name", "nothing", "--framework", "nccl", "--launcher", "mpirun", "--unit", "samples")
 WORKLOAD += ("--regex", r"step (?P<step>\d+) rate (?P<rate>[\d.]+)", "--command", PROGRAM)
 WORKLOAD += ("--total-steps", "3", "--warmup-steps", "0", "--rates-are-per", "world")
