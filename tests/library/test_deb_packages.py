@@ -7,9 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import dpkg_locks
 import pytest
+from ansible.module_utils import dpkg_locks
 from executed_modules import call
+from standin_repository import Standin
 
 
 def test_what_is_installed_costs_no_apt() -> None:
@@ -53,13 +54,7 @@ kill $! 2>/dev/null || true
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("repository")
-    control = folder / "empty/DEBIAN/control"
-    control.parent.mkdir(parents=True)
-    control.write_text(
-        "Package: dlperf-empty\nVersion: 1.0\nArchitecture: all\n"
-        "Maintainer: tests <tests@example.invalid>\nDescription: nothing\n"
-    )
-    subprocess.run(["dpkg-deb", "--build", "empty", "."], cwd=folder, check=True)
+    Standin("dlperf-empty", "1.0").build(folder)
     index = subprocess.run(
         ["apt-ftparchive", "packages", "."], cwd=folder, check=True, capture_output=True
     )
