@@ -22,6 +22,7 @@ DOCUMENTATION = {
     "attributes": {"check_mode": {"support": "partial", "details": "The archive is checked; nothing is written."}},
 }  # fmt: skip
 
+import collections
 import errno
 import io
 import itertools
@@ -48,18 +49,16 @@ def parts_of(name):
 
 
 class Contents(object):
-    """The members of an archive by path, a tuple of names. Raises Refusal for an unsafe member."""
+    """The members of an archive by path, a tuple of names, in its order. Raises Refusal for an unsafe member."""
 
     def __init__(self, archive, path):
         self.path = path
-        self.members = {}
-        self.order = []
+        self.members = collections.OrderedDict()
         for member in archive:
             place = parts_of(member.name)
             self.judge(member, place)
             self.members[place] = member
-            self.order.append(place)
-        for place in self.order:
+        for place in self.members:
             self.judge_way(place)
         if not any(member.isreg() for member in self.members.values()):
             raise Refusal("it contains no files")
@@ -137,8 +136,7 @@ def unpack(archive, contents, new, key):
     os.chown(new, os.geteuid(), os.getegid())  # a setgid folder above may set its group
     os.chmod(new, 0o755)
     newest = 0
-    for place in contents.order:
-        member = contents.members[place]
+    for place, member in contents.members.items():
         newest = max(newest, member.mtime)
         if member.isdir():
             folder(place)
@@ -158,8 +156,7 @@ def unpack(archive, contents, new, key):
         stream.write("%s\n" % key)
     os.chmod(stamp, 0o644)
     os.utime(stamp, (newest, newest))
-    for place in reversed(contents.order):
-        member = contents.members[place]
+    for place, member in reversed(list(contents.members.items())):
         if member.isdir():
             os.utime(os.path.join(new, *place), (member.mtime, member.mtime))
 

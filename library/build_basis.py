@@ -25,13 +25,13 @@ is_foreign: {description: Whether the path contains anything that this module's 
 """
 
 import hashlib
-import io
 import json
 import os
 import platform
 import re
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.node_probes import text
 
 STAMP = ".dlperf-build"  # inside the build, so it exists only if the build is complete
 
@@ -51,11 +51,7 @@ def main():
     rest = json.dumps([basis["options"], basis["path"], basis["sha256"]]).encode("utf-8")
     key = "{name}-{version}_{libc}_{machine}_".format(**basis)
     key = re.sub(r"[^A-Za-z0-9._-]", "-", key) + hashlib.sha256(rest).hexdigest()[:8]
-    installed_key = None
-    stamp = os.path.join(given["path"], STAMP)
-    if os.path.isfile(stamp):
-        with io.open(stamp, encoding="utf-8") as stream:
-            installed_key = stream.read().strip()
+    installed_key = text(given["path"], STAMP)
     module.exit_json(
         changed=module.check_mode and key != installed_key,
         key=key,

@@ -97,27 +97,25 @@ def messages_of(warnings):
 
 def facts(level, timeout):
     gathered = {"level": level, "error": None, "exit_status": None, "version": None, "tests": []}
+
+    def failed(kind, message):
+        return dict(gathered, error={"kind": kind, "message": message})
+
     dcgmi = program("dcgmi")
     if not dcgmi:
-        gathered["error"] = {"kind": "no_dcgmi", "message": "dcgmi is not installed"}
-        return gathered
+        return failed("no_dcgmi", "dcgmi is not installed")
     result = bounded([dcgmi, "diag", "-r", str(level), "-j"], timeout)
     messages = (result["output"] + result["errors"]).strip()[-500:]
     gathered["exit_status"] = result["code"]
     if result["late"]:
-        gathered["error"] = {"kind": "timeout", "message": "dcgmi diag did not finish within %d s" % timeout}
-        return gathered
+        return failed("timeout", "dcgmi diag did not finish within %d s" % timeout)
     if result["code"] is None:
-        gathered["error"] = {"kind": "cannot_start", "message": messages}
-        return gathered
+        return failed("cannot_start", messages)
     answer = results_of(result["output"])
     if answer is None:
-        gathered["error"] = {"kind": "unreadable", "message": messages or "nothing"}
-        return gathered
+        return failed("unreadable", messages or "nothing")
     gathered.update(version=answer["version"], tests=answer["tests"])
-    if answer["error"]:
-        gathered["error"] = {"kind": "runtime_error", "message": answer["error"][-500:]}
-    return gathered
+    return failed("runtime_error", answer["error"][-500:]) if answer["error"] else gathered
 
 
 def main():

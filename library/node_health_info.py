@@ -147,12 +147,6 @@ def complaint(address, timeout):
     return None
 
 
-def proven(folder):
-    """The inputs of each past verification; unreadable stamps are skipped."""
-    records = [stamps.read(path) for path in glob.glob(os.path.join(folder, "*.json"))]
-    return dict((record["proven"], record["inputs"]) for record in records if "proven" in record and "inputs" in record)
-
-
 def main():
     module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     given = module.params
@@ -175,7 +169,7 @@ def main():
         openmpi=None if root_distrusts(given["mpirun"]) else openmpi(given["mpirun"], timeout),
         addresses=dict((address, complaint(address, timeout)) for address in asked),
         signatures=signatures(root, timeout),
-        stamps=proven(given["stamps"]),
+        stamps=stamps.inputs(given["stamps"]),
     )
 
 

@@ -38,7 +38,6 @@ options:
       uri: {description: "URL, or C(file:) and a folder on the node.", type: str, required: true}
       suite: {description: "The suite; C(/) or C(./) for a flat repository.", type: str, default: /}
       components: {description: Components; none for a flat repository., type: list, elements: str, default: []}
-      architectures: {description: "Architectures to use; by default all.", type: list, elements: str, default: []}
       key: {description: URL of its public key or a path on the node., type: str, required: true}
       fingerprints:
         description: Fingerprints of the primary keys that this file may contain. Any other key is refused.

@@ -28,10 +28,11 @@ import os
 import shutil
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.node_probes import text
 from ansible.module_utils.package_family import unreached
 from ansible.module_utils.site_proxy import proxied
 from ansible.module_utils.urls import fetch_url
-from ansible.module_utils.whole_files import make_folder
+from ansible.module_utils.whole_files import make_folder, write_whole
 
 STAMP = ".dlperf-unpacked"
 CHUNK = 1 << 20
@@ -49,11 +50,7 @@ class VendorFile(object):
         self.module.fail_json(msg="%s: %s. %s." % (os.path.basename(self.path), problem, remedy[:1].upper() + remedy[1:]))
 
     def is_unpacked(self):
-        try:
-            with io.open(os.path.join(self.unpack, STAMP), encoding="ascii") as stream:
-                return stream.read().strip() == self.sha256
-        except (IOError, OSError):
-            return False
+        return text(self.unpack, STAMP) == self.sha256
 
     def opened(self):
         if self.source.startswith(("/", "file:")):
@@ -108,8 +105,7 @@ class VendorFile(object):
             shutil.rmtree(new, ignore_errors=True)
             self.fail("cannot unpack it: %s" % (errors or output).strip(), "free disk space (df -h), or check that it is a Debian package")
         os.chmod(new, 0o755)
-        with io.open(os.path.join(new, STAMP), "w", encoding="ascii") as stream:
-            stream.write("%s\n" % self.sha256)
+        write_whole(os.path.join(new, STAMP), b"%s\n" % self.sha256.encode("ascii"), 0o644)
         os.rename(new, self.unpack)
 
 

@@ -74,15 +74,17 @@ class AptFamily(Family, AptPackages):
 
     def run(self, argv, doing):
         code, output, errors = self.apt(argv)
-        messages = output + "\n" + errors
-        # apt-get update exits with 0 if a repository cannot be read but an old index exists.
-        if code != 0 or (argv[-1] == "update" and "\nErr:" in "\n" + messages):
-            meaning, remedy = explanation(messages) or (
-                "%s failed with status %d: %s" % (" ".join(argv), code, messages.strip()[-1500:]),
-                "fix this and run again",
-            )
-            self.fail("%s: %s" % (doing, meaning), remedy, rc=code, stdout=output, stderr=errors)
+        if code != 0:
+            self.explain(doing, argv, code, output, errors)
         return output
+
+    def explain(self, doing, argv, code, output, errors):
+        messages = output + "\n" + errors
+        meaning, remedy = explanation(messages) or (
+            "%s failed with status %d: %s" % (" ".join(argv), code, messages.strip()[-1500:]),
+            "fix this and run again",
+        )
+        self.fail("%s: %s" % (doing, meaning), remedy, rc=code, stdout=output, stderr=errors)
 
     def apt(self, argv):
         return run_when_free(self.module, argv, self.module.params["lock_timeout"], ENVIRONMENT)
@@ -151,10 +153,10 @@ class AptFamily(Family, AptPackages):
         self.check_update(*self.updated(self.source()))
 
     def check_update(self, code, output, errors):
+        # apt-get update exits with 0 if a repository cannot be read but an old index exists.
         messages = "\n" + output + "\n" + errors
         if code != 0 or "\nErr:" in messages or "\nW: Failed to fetch" in messages:
-            meaning, remedy = explanation(messages) or (messages.strip()[-1500:], "see apt's message")
-            self.fail("repository %s: %s" % (self.repository["uri"], meaning), remedy, rc=code, stdout=output, stderr=errors)
+            self.explain("repository " + self.repository["uri"], ["apt-get", "update"], code, output, errors)
 
     def updated(self, source, options=()):
         """apt-get's result of updating the family's repository alone: other sources of a site's file may be unreachable."""

@@ -57,8 +57,6 @@ def source_text(repository, keyring):
     fields = [("Types", "deb"), ("URIs", repository["uri"]), ("Suites", repository["suite"])]
     if repository.get("components"):
         fields.append(("Components", " ".join(repository["components"])))
-    if repository.get("architectures"):
-        fields.append(("Architectures", " ".join(repository["architectures"])))
     fields.append(("Signed-By", keyring))
     return HEADER + "".join("%s: %s\n" % field for field in fields)
 

@@ -7,11 +7,12 @@ from __future__ import absolute_import, division, print_function
 
 import errno
 import fcntl
-import io
 import os
 import re
 import struct
 import time
+
+from .node_probes import text
 
 LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock", "/var/cache/apt/archives/lock")
 REMEDY = "wait for it or stop it, then run again; dlperf_lock_timeout sets how long to wait"
@@ -38,11 +39,8 @@ def holder(path):
         return ""
     if process <= 0:  # in another namespace, such as the host of this container
         return "a process outside this node"
-    try:
-        with io.open("/proc/%d/comm" % process, encoding="utf-8", errors="replace") as name:
-            return "%s, process %d" % (name.read().strip(), process)
-    except (IOError, OSError):
-        return "process %d" % process
+    name = text("/proc/%d/comm" % process)
+    return "%s, process %d" % (name, process) if name else "process %d" % process
 
 
 def wait_for_locks(timeout, end=None):

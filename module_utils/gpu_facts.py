@@ -146,7 +146,7 @@ def facts(root, timeout, brief=False):
         "modules": dict((name, version) for name, version in modules(root).items() if MODULES.match(name)),
         "topology": None,
     }
-    gathered["fabric_manager"] = nvidia_kernel.fabric_manager(root, timeout) if gathered["nvswitches"] else None
+    gathered["fabric_manager"] = nvidia_kernel.fabric_manager(timeout) if gathered["nvswitches"] else None
     log = kernel_log(root, timeout)
     gathered["xid"] = None if log is None else xid_errors(log)
     of_amd = nvidia_kernel.devices(root, AMD_CLASSES, "0x1002")

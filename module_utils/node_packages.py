@@ -58,15 +58,15 @@ def printed(argv):
     return bounded(argv, TIMEOUT_S)["output"]
 
 
-def own_versions(names, run=printed):
-    """{name: version} of the installed ones, by the names that were asked for. `run`: argv to standard output."""
-    present = installed(run(QUERY))
+def own_versions(names):
+    """{name: version} of the installed ones, by the names that were asked for."""
+    present = installed(printed(QUERY))
     result = {}
     for name in names:
         # kernel-devel-5.14.0-427.13.1.el9_4.x86_64 is asked for by the kernel's release, and has no architecture there.
         package = re.sub(r"\.(x86_64|aarch64)$", "", own_name(name))
         if package not in present:  # python36 is RHEL 8's python3
-            providers = run(["rpm", "-q", "--whatprovides", "--qf"] + QUERY[3:] + [package])
+            providers = printed(["rpm", "-q", "--whatprovides", "--qf"] + QUERY[3:] + [package])
             present[package] = next(iter(installed("\n".join(line for line in providers.splitlines() if "\t" in line)).values()), None)
         if present[package]:
             result[name] = present[package]

@@ -11,6 +11,11 @@ import binascii
 import random
 import struct
 
+try:
+    from math import gcd
+except ImportError:  # Python 2
+    from fractions import gcd
+
 PARTS = 384
 # Huffman tables of this file's own: codes of 3 and 4 bits, of which the one of all ones is not used.
 DC_SIZES = list(range(5))
@@ -32,7 +37,7 @@ class NoiseJpegs(object):
     def __init__(self, width, height, mean_bytes, seed):
         self.sizes = sorted({(width, height), (height, width)}, reverse=True)
         across, down = -(-width // 16), -(-height // 16)
-        self.interval = greatest_common_divisor(across, down)
+        self.interval = gcd(across, down)
         self.count = across * down // self.interval
         self.heads = [self.head(*size) for size in self.sizes]
         wanted = (mean_bytes - len(self.heads[0]) - 2.0) / self.count - 2
@@ -103,9 +108,3 @@ def segment(marker, content):
 def huffman(kind, width, symbols):
     counts = [len(symbols) if length == width else 0 for length in range(1, 17)]
     return bytes(bytearray([kind] + counts + symbols))
-
-
-def greatest_common_divisor(a, b):
-    while b:
-        a, b = b, a % b
-    return a

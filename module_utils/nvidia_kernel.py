@@ -68,7 +68,7 @@ def nvswitches(root):
     return (devices(root, NVSWITCH) or []) + switch_functions(root)
 
 
-def fabric_manager(root, timeout):
+def fabric_manager(timeout):
     """{version, is_active} of the fabric manager; null where unknown. It prints `Fabric Manager version is : 580.105.08`."""
     version = re.search(r"version is *: *(\S+)", output(timeout, "nv-fabricmanager", "--version") or "")
     return {"version": version.group(1) if version else None, "is_active": is_active("nvidia-fabricmanager", timeout)}

@@ -26,7 +26,7 @@ DEFINITION = {
     "pins": {"type": "list", "elements": "dict", "default": [], "options": {"packages": NEEDED_STRINGS, "version": NEEDED}},
     "replaces": STRINGS,
     "repository": {"type": "dict", "options": {
-        "name": NEEDED, "uri": NEEDED, "suite": {"type": "str", "default": "/"}, "components": STRINGS, "architectures": STRINGS,
+        "name": NEEDED, "uri": NEEDED, "suite": {"type": "str", "default": "/"}, "components": STRINGS,
         "key": dict(NEEDED, no_log=False), "key_sha256": dict(TEXT, no_log=False), "fingerprints": NEEDED_STRINGS,
         "signed": {"type": "str", "choices": ["packages", "index"], "default": "packages"}}},
     "stream": TEXT,

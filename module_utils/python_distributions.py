@@ -8,6 +8,8 @@ import json
 import os
 import re
 
+from .node_probes import text
+
 # Marker file in an environment during the installation.
 UNFINISHED = "dlperf-unfinished"
 
@@ -20,14 +22,8 @@ def python_version(environment):
     """Version of the Python that an environment was made with; None if it is missing or incomplete."""
     if os.path.exists(os.path.join(environment, UNFINISHED)):
         return None
-    try:
-        with io.open(os.path.join(environment, "pyvenv.cfg"), encoding="utf-8") as stream:
-            match = re.search(r"(?m)^version(?:_info)?\s*=\s*([\d.]*\d)", stream.read())
-    except (IOError, OSError):
-        return None
-    if not match or not os.access(os.path.join(environment, "bin", "python"), os.X_OK):
-        return None
-    return match.group(1)
+    match = re.search(r"(?m)^version(?:_info)?\s*=\s*([\d.]*\d)", text(environment, "pyvenv.cfg") or "")
+    return match.group(1) if match and os.access(os.path.join(environment, "bin", "python"), os.X_OK) else None
 
 
 def distributions(environment):

@@ -47,12 +47,13 @@ def read(path):
     return stamp if isinstance(stamp, dict) else {}
 
 
+def inputs(folder, is_counted=lambda files: True):
+    """The inputs of all past verifications by name, or of those with files that count. Unreadable stamps are skipped."""
+    records = [read(path) for path in glob.glob(os.path.join(folder, "*.json"))]
+    records = [stamp for stamp in records if "proven" in stamp and "inputs" in stamp and is_counted(stamp.get("files", {}))]
+    return dict((stamp["proven"], stamp["inputs"]) for stamp in records)
+
+
 def standing(folder):
     """The inputs of all valid stamps, by name."""
-    inputs = {}
-    for path in glob.glob(os.path.join(folder, "*.json")):
-        stamp = read(path)
-        files = stamp.get("files", {})
-        if "proven" in stamp and "inputs" in stamp and files == fingerprints(files):
-            inputs[stamp["proven"]] = stamp["inputs"]
-    return inputs
+    return inputs(folder, lambda files: files == fingerprints(files))

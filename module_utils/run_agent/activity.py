@@ -122,12 +122,9 @@ class Activity(object):
 class Silence(object):
     """The time for which a log has not grown, compared with how regularly it grew before.
 
-    The supervisor knows no format of logs. Lines of steps are the regular part of every log, so the
-    median time between two growths is that of a step line, or of several if a program buffers its
-    output. Growth within a second counts once, because the lines of several ranks come together.
-    Without a rhythm (before training, for example while a program is compiled), silence alone is no
-    hang (see Hang). A time that the supervisor itself did not run, on a suspended or overloaded node, is no
-    silence.
+    Lines of steps are the regular part of every log, so the median time between two growths is theirs. Growth within a second counts
+    once, because the lines of several ranks come together. A time that the supervisor itself did not run, on a suspended or overloaded
+    node, is no silence.
     """
 
     def __init__(self, path, least_s, factor):

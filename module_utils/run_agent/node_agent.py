@@ -31,7 +31,7 @@ import time
 
 from . import gpu_sampler, node_sampler
 from .lock import DIRECTORY, holder, renew, uptime
-from .process_table import descendants, doing, executed, helpers, is_marked, local, processes, states, variables
+from .process_table import descendants, doing, executed, helpers, is_marked, processes, states, variables
 
 IDLE_S = 120
 END_S = 3  # how long the last sample may take after the end of standard input
@@ -132,7 +132,7 @@ class Agent(object):
             raise Lost
 
     def list(self, mark):
-        table = processes(local())
+        table = processes()
         now = uptime()
         parents = dict((pid, row[2]) for (pid, _), row in table.items())
         ours = descendants(table, [os.getpid()])  # the sampler and what it executes
@@ -203,7 +203,7 @@ def of_run(longest, marks, is_strict=True):
     host that asks; nobody's login shell does, and the agent has a variable of its own."""
     oldest = (uptime() - longest) * os.sysconf("SC_CLK_TCK")
     session = os.environ.get("SSH_CONNECTION", "")
-    for (pid, start), row in sorted(processes(local()).items()):
+    for (pid, start), row in sorted(processes().items()):
         if row[1] != os.getuid() or start < oldest or pid == os.getpid():
             continue
         if marks:

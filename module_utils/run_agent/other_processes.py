@@ -7,7 +7,7 @@ import time
 
 from .lock import DIRECTORY, holder, lease_path, uptime
 from .node_agent import ORDINARY_USERS
-from .process_table import descendants, is_marked, local, prctl, processes
+from .process_table import descendants, is_marked, prctl, processes
 
 EVERY_S = 10
 LEAST_CORES = 0.01
@@ -82,7 +82,7 @@ class OtherProcesses(object):
     def look(self):
         self.looked = time.time()
         uid = os.getuid()
-        table = processes(local())
+        table = processes()
         ours = descendants(table, [os.getpid()])
         if self.here not in self.first:
             self.caller = set(key for key in table if key[0] == self.caller)

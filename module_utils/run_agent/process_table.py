@@ -59,34 +59,18 @@ def states(pids):
     return executed(["sh", "-c", STATES, "sh"] + [str(pid) for pid in sorted(pids)], STATES_S)[:STATES_BYTES].decode("utf-8", "replace")
 
 
-def local():
-    """Lines `/proc/4711 1000` and `4711 (python) S 1 ...` (proc_pid_stat(5)) of each process, as `processes` reads them."""
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                yield "/proc/%s %d" % (name, os.stat("/proc/" + name).st_uid)
-                with open("/proc/%s/stat" % name, "rb") as handle:
-                    yield handle.read().decode("utf-8", "replace")
-            except (IOError, OSError):
-                continue  # the process has ended
-
-
-def processes(lines):
-    """{(pid, start): (name, uid, parent, ticks)}."""
-    owners, table = {}, {}
-    for line in lines:
-        if line.startswith("/proc/"):
-            name, _, uid = line.partition(" ")
-            owners[name[len("/proc/"):]] = uid.strip()  # fmt: skip
-            continue
-        head, _, rest = line.rpartition(")")
-        pid, _, name = head.partition(" (")
+def processes():
+    """{(pid, start): (name, uid, parent, ticks)} of all processes of this node, from proc_pid_stat(5): `4711 (python) S 1 ...`."""
+    table = {}
+    for number in filter(str.isdigit, os.listdir("/proc")):
+        head, _, rest = content("/proc/%s/stat" % number).rpartition(")")
         fields = rest.split()
         try:
             ticks = int(fields[11]) + int(fields[12])
-            table[int(pid), int(fields[19])] = (name, int(owners[pid]), int(fields[1]), ticks)
-        except (IndexError, KeyError, ValueError):
-            continue  # the process ended between the two lines, or its name contains a line feed
+            row = (head.partition(" (")[2], os.stat("/proc/" + number).st_uid, int(fields[1]), ticks)
+            table[int(number), int(fields[19])] = row
+        except (IndexError, OSError, ValueError):
+            continue  # the process has ended
     return table
 
 
@@ -116,14 +100,14 @@ def is_marked(pid, marks):
 def helpers(marks):
     """Ids of other processes that Slurm has started for the job in which this program is. Some may work for a run without its marks: a plugin
     of Slurm unpacks the image of its container."""
-    table = processes(local())
+    table = processes()
     daemon = "slurmstepd: [%s." % dict(mark.partition("=")[::2] for mark in marks).get("DLPERF_JOB")
     steps = [pid for pid, _ in table if content("/proc/%d/cmdline" % pid).startswith(daemon)]
     return set(pid for pid in descendants(table, steps) - descendants(table, [os.getpid()]) if "DLPERF_AGENT" not in variables(pid))
 
 
 def is_alive(pid):
-    """True if this user has a process with this id."""
+    """True if this user has a process with this id, or, if it is negative, in this group."""
     try:
         os.kill(pid, 0)
     except OSError:

@@ -17,7 +17,7 @@ from .node_agents import Agents
 from .node_sampler import content
 from .other_processes import adopt_orphans, when_idle
 from .owned_file import create, read_whole, write_whole
-from .process_table import descendants, executed, helpers, is_alive, is_marked, local, prctl, processes, signal_group
+from .process_table import descendants, executed, helpers, is_alive, is_marked, prctl, processes, signal_group
 from .states import end_others, keep_states
 from .telemetry import Telemetry
 
@@ -247,7 +247,7 @@ class Run(object):
 
     def own_processes(self):
         """Ids of all processes that the command started and that still exist."""
-        table = processes(local())
+        table = processes()
         started = descendants(table, [os.getpid()])
         if self.params["marks"]:
             started.update(key[0] for key, row in table.items() if row[1] == os.getuid() and is_marked(key[0], self.params["marks"]))
@@ -260,7 +260,7 @@ class Run(object):
         if self.params["marks"]:
             return seen, helpers(self.params["marks"]) - seen
         if self.params["cleanup"]:
-            table, uid, oldest = processes(local()), os.getuid(), self.limits.began * os.sysconf("SC_CLK_TCK")
+            table, uid, oldest = processes(), os.getuid(), self.limits.began * os.sysconf("SC_CLK_TCK")
             young = [pid for (pid, start), row in table.items() if row[1] == uid and start >= oldest]
             seen.update(pid for pid in young if "\0SUDO_COMMAND=" not in "\0" + content("/proc/%d/environ" % pid))
             seen -= descendants(table, self.agents.pids()) | set([os.getpid()])
@@ -357,7 +357,7 @@ def end_orphans(params, state):
     if began < 0 or type(group) is not int or group < 2:
         return []  # this node was restarted, or the command had not begun
     deadline = uptime() + GRACE_S
-    while is_group(group) and uptime() < deadline:
+    while is_alive(-group) and uptime() < deadline:
         time.sleep(POLL_S)
     signal_group(group, signal.SIGKILL)
     agents = Agents()
@@ -366,14 +366,6 @@ def end_orphans(params, state):
     left = end_others(params, params["hosts"], began, agents)
     agents.close()
     return left
-
-
-def is_group(group):
-    try:
-        os.killpg(group, 0)
-    except OSError:
-        return False
-    return True
 
 
 def is_gone(state):

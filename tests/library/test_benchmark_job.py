@@ -103,15 +103,6 @@ def test_a_command_that_ignores_term_is_killed(tmp_path: Path) -> None:
     assert not processes_of(marker)
 
 
-def test_without_a_controller_the_lease_ends_the_command(tmp_path: Path) -> None:
-    marker = f"dlperf-lease-{os.getpid()}"
-    argv = (sys.executable, "-c", "import time; time.sleep(600)", marker)
-    assert not call(tmp_path, *argv, wait_s=0, lease_s=2)["finished"]
-    assert until_gone(marker)
-    ended = call(tmp_path, *argv)  # the same launch: this looks at how it ended
-    assert (ended["finished"], ended["reason"]) == (True, "lease")
-
-
 def test_another_launch_beside_a_living_one_is_refused(tmp_path: Path) -> None:
     argv = (sys.executable, "-c", "import time; time.sleep(600)", f"dlperf-two-{os.getpid()}")
     call(tmp_path, *argv, wait_s=0)

@@ -7,9 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import dpkg_locks
 import pytest
+from ansible.module_utils import dpkg_locks
 from executed_modules import call
+from standin_repository import Standin, stanzas_of
 
 
 def test_what_is_installed_costs_no_apt() -> None:
@@ -44,26 +45,17 @@ open("/var/lib/held", "w").close()
 time.sleep(float(sys.argv[2]))
 ' "$2" "$3" < /dev/null > /dev/null 2>&1 &
 until test -e /var/lib/held; do sleep 0.1; done
+trap 'kill $! 2>/dev/null || true' EXIT
 shift 4
 "$@"
-kill $! 2>/dev/null || true
 """
 
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("repository")
-    control = folder / "empty/DEBIAN/control"
-    control.parent.mkdir(parents=True)
-    control.write_text(
-        "Package: dlperf-empty\nVersion: 1.0\nArchitecture: all\n"
-        "Maintainer: tests <tests@example.invalid>\nDescription: nothing\n"
-    )
-    subprocess.run(["dpkg-deb", "--build", "empty", "."], cwd=folder, check=True)
-    index = subprocess.run(
-        ["apt-ftparchive", "packages", "."], cwd=folder, check=True, capture_output=True
-    )
-    (folder / "Packages").write_bytes(index.stdout)
+    (stanza,) = stanzas_of([Standin("dlperf-empty", "1.0")], folder, "./")
+    (folder / "Packages").write_text(stanza)
     return folder
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fabric_standins import NVIDIA_SMI
 from standins import execute, program, tree
 
 WANTED: dict[str, Any] = {
@@ -13,20 +14,6 @@ WANTED: dict[str, Any] = {
     "application_clocks": {"memory": 877, "graphics": 1530},
 }
 CPU = "sys/devices/system/cpu"
-# Two V100; what was set lies beside it, a file per GPU and setting.
-SMI = r"""
-here=$(dirname "$0"); echo "$*" >> "$here/argv"
-answer() { for gpu in 0 1; do echo "$gpu, $(cat "$here/$1.$gpu")"; done; }
-case "$*" in
-  --query-gpu=index,persistence_mode*) answer pm ;;
-  --query-gpu=index,clocks.applications.memory*) answer ac ;;
-  --query-gpu=index,uuid*) answer uuid ;;
-  "-i "*" -pm "*) test "$4" = 1 && echo Enabled > "$here/pm.$2" || echo Disabled > "$here/pm.$2" ;;
-  "-i "*" -ac "*) echo "$4" | sed 's/,/, /' > "$here/ac.$2" ;;
-  "-i "*" -lgc "* | "-i "*" -rgc") ;;
-  *) exit 16 ;;
-esac
-"""
 
 
 class Node:
@@ -43,7 +30,9 @@ class Node:
             f"{CPU}/online": "0-1",
         }
         tree(self.root, cpus | known | kernel)
-        self.bin = program(folder / "bin", "nvidia-smi", SMI)
+        self.bin = folder / "bin"
+        script = NVIDIA_SMI.replace("/srv/smi", str(self.bin))
+        program(self.bin, "nvidia-smi", script)
         for gpu in range(2):
             (self.bin / f"pm.{gpu}").write_text("Disabled\n")
             (self.bin / f"ac.{gpu}").write_text("877, 1290\n")

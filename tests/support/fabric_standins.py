@@ -69,13 +69,16 @@ for file in /etc/netplan/*.yaml; do
   ip addr replace $(sed -n 's/.*addresses: \[\(.*\)\]/\1/p' $file) dev $name && ip link set $name up
 done
 """
-# Two GPUs; what was set lies in /srv/smi, a file per GPU and setting.
+# Two GPUs; what was set lies in /srv/smi, a file per GPU and setting, and what it was told.
 NVIDIA_SMI = r"""#!/bin/sh
 # stand-in
+echo "$*" >> /srv/smi/argv
 answer() { for gpu in 0 1; do echo "$gpu, $(cat /srv/smi/$1.$gpu)"; done; }
 case "$*" in
   --query-gpu=index,persistence_mode*) answer pm ;;
   --query-gpu=index,clocks.applications.memory*) answer ac ;;
+  --query-gpu=index,uuid*) answer uuid ;;
+  "-i "*" -lgc "* | "-i "*" -rgc") ;;
   "-i "*" -pm 1") echo Enabled > /srv/smi/pm.$2 ;;
   "-i "*" -pm 0") echo Disabled > /srv/smi/pm.$2 ;;
   "-i "*" -ac "*) echo "$4" | sed 's/,/, /' > /srv/smi/ac.$2 ;;
