@@ -272,16 +272,14 @@ WHOLE_LOGS |= {
 }
 
 
-def read_tree(
-    files: Mapping[str, bytes], jobs: int = 1, options: Mapping[str, str] | None = None
-) -> Results:
+def read_tree(files: Mapping[str, bytes], options: Mapping[str, str] | None = None) -> Results:
     """What is read of a tree with these files, with the shipped catalogue."""
     with tempfile.TemporaryDirectory() as name:
         for path, data in files.items():
             (Path(name) / path).parent.mkdir(parents=True, exist_ok=True)
             (Path(name) / path).write_bytes(data)
         statements = statements_of(options) if options else None
-        return load_results(Path(name), jobs=jobs, statements=statements)
+        return load_results(Path(name), jobs=1, statements=statements)
 
 
 def read_as(log: WholeLog, content: str) -> Results:
