@@ -264,7 +264,7 @@ def arcface_torch(speed: float, *, world: int = 8) -> list[str]:
 
 
 def maxtext(tokens: float, *, batch: int = 4, length: int = 2048, world: int = 1) -> list[str]:
-    """A log of MaxText: `tokens` per second and device after the first third."""
+    """A log of 30 steps of MaxText: `tokens` per second and device after the first third."""
     *options, line, _ = lines_of("maxtext/settings")
     stated = {"max_target_length": length, "steps": 30, "Num_devices": world}
     stated |= {"per_device_batch_size": f"{batch}.0"}

@@ -31,8 +31,8 @@ def result_log(
     counts: str = "cumulative",
     status: str = "success",
 ) -> list[str]:
-    """A result log of so many seconds, with evaluations of 10 s. `counts` is what samples_count is:
-    cumulative, of the block, or at its start."""
+    """A result log of so many seconds, with two blocks between evaluations of 10 s; `counts` is
+    what samples_count is: cumulative, of the block, or at its start."""
     lines = [
         event(-9000, "submission_benchmark", "llama31_8b"),
         event(-9000, "global_batch_size", batch),
@@ -40,8 +40,8 @@ def result_log(
         event(-9000, "train_samples", 1574207408),
         event(0, "run_start"),
     ]
-    done, now = 0, 0
-    for samples, duration in ((12288, 400), (12288, 390)):
+    done, now, samples = 0, 0, 12288
+    for duration in (400, 390):
         first, last = {
             "cumulative": (done, done + samples),
             "of the block": (samples, samples),

@@ -68,3 +68,13 @@ def write_log(directory: Path, entry: dict[str, str], repeat: int, value: float)
     statements = {"batch": int(batch), "dtype": workload.dtypes[entry["precision"]]}
     options = statements if source == "mxnet-resnet50v1b.md" else {}
     write(directory / name, MAKE[source](value, **options))
+
+
+def write_logs(directory: Path, source: str, factor: float = 1.0) -> Path:
+    """The logs of a report whose runs have its speeds, or so many times as much."""
+    repeats = workload_of(source).matrices["published"].repeats
+    for entry in TABLES:
+        if entry["source"] == source:
+            for repeat, value in enumerate(runs_of(entry, repeats), start=1):
+                write_log(directory, entry, repeat, value * factor)
+    return directory

@@ -20,9 +20,9 @@ def said(*rows: Row) -> list[str]:
     return [note for note in all_said(*rows) if not note.startswith(SHORT)]
 
 
-def other(value: float, estimator: str, topology: str = "1n1g", **changes: Any) -> Row:
+def other(value: float, estimator: str, **changes: Any) -> Row:
     metric = f"samples_per_second_{estimator}"
-    return row(value, topology, metric=metric, estimator=estimator, **changes)
+    return row(value, metric=metric, estimator=estimator, **changes)
 
 
 JOULES = {"metric": "energy_per_sample", "unit": "J/sample"}

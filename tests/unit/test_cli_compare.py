@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from command_line import call
 from make_logs import campaign_run, gluoncv, write
-from published_logs import NGC, SOURCES, TABLES, runs_of, workload_of, write_log
+from published_logs import NGC, SOURCES, TABLES, workload_of, write_logs
 
 REAL = {"accelerator": "V100-SXM2-16GB", "data": "real", "image_size": "224", "xla": "false"}
 FACES = {**REAL, "image_size": "112", "classes": "85742"}
@@ -38,15 +38,6 @@ def as_json(*arguments: str | Path) -> dict[str, Any]:
     return result.document
 
 
-def tree(directory: Path, source: str, factor: float) -> Path:
-    repeats = workload_of(source).matrices["published"].repeats
-    for entry in TABLES:
-        if entry["source"] == source:
-            for repeat, value in enumerate(runs_of(entry, repeats), start=1):
-                write_log(directory, entry, repeat, round(value * factor, 2))
-    return directory
-
-
 @pytest.mark.parametrize(
     ("source", "factor", "verdict"),
     [
@@ -59,7 +50,7 @@ def test_published_runs_as_they_are_and_scaled(
 ) -> None:
     """Golden: logs with the runs of a report, in the conditions that it states. NGC and
     OneFlow published one run of each case, and one run of the user decides nothing."""
-    cases = as_json(tree(tmp_path, source, factor), *stated(source))["cases"]
+    cases = as_json(write_logs(tmp_path, source, factor), *stated(source))["cases"]
     single = workload_of(source).matrices["published"].repeats == 1
     assert {case["verdict"] for case in cases} == {"undecided" if single else verdict}
     published = sorted(float(e["samples_per_second"]) for e in TABLES if e["source"] == source)
@@ -70,7 +61,7 @@ def test_published_runs_as_they_are_and_scaled(
 
 
 def test_logs_alone_do_not_say_what_they_ran_on(tmp_path: Path) -> None:
-    directory = tree(tmp_path, "paddle-plsc-arcface.md", 1.0)
+    directory = write_logs(tmp_path, "paddle-plsc-arcface.md")
     document = as_json(directory)
     assert {case["verdict"] for case in document["cases"]} == {"not comparable"}
     assert document["cases"][0]["factors"] == (

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_examples import EXAMPLES
 from make_logs import dllogger
+from other_logs import only
 from whole_logs import WHOLE_LOGS, WholeLog, read_as, read_tree, throughput
 
 from dlperf_runner.catalog.reader import own_workloads
@@ -27,11 +28,6 @@ WAYS = ("cut", "lose lines", "repeat elsewhere", "wrap", "wrap a line", "overwri
 BEGINS_LATER = "the log begins with step "
 MANY = settings(max_examples=100, deadline=None)
 SOME = settings(max_examples=30, deadline=None)
-
-
-def problem_of(results: Results) -> UserError:
-    (problem,) = results.problems
-    return problem
 
 
 def line_of(problem: UserError) -> int | None:
@@ -191,7 +187,7 @@ def test_a_restart_with_another_setting_is_refused_with_both_lines(
     # All rates may come after the statement, whose line is then still one of the log's head.
     at = max(first, round(place * len(lines)))
     restarted = [*lines[:at], lines[first - 1].replace(old, new), *lines[at:]]
-    problem = problem_of(read_as(log, "\n".join(restarted) + "\n"))
+    problem = only(read_as(log, "\n".join(restarted) + "\n"))
     assert (line_of(problem), problem.expected, problem.found) == (at + 1, value, other)
     stated = "world size" if setting == "number of nodes" else setting
     assert problem.problem == f"the {stated} contradicts line {first}"
@@ -403,7 +399,7 @@ def test_damage_is_refused_with_its_line(damage: Damage) -> None:
     log = WHOLE_LOGS[damage.log]
     before, old, after = log.text.partition(damage.old)
     assert old
-    problem = problem_of(read_as(log, before + damage.new + after))
+    problem = only(read_as(log, before + damage.new + after))
     assert damage.problem in problem.problem
     assert damage.expected in (None, problem.expected)
     assert damage.found in (None, problem.found)
@@ -460,7 +456,7 @@ def test_ranks_whose_rates_differ_are_ambiguous(
         # The first steps of a run differ, whatever it is.
         other = re.sub(old, new, line)
         both += [f"[1,{rank}]<stdout>:{text}" for rank, text in ((0, line), (8, other))]
-    problem = problem_of(read_as(log, "\n".join(both) + "\n"))
+    problem = only(read_as(log, "\n".join(both) + "\n"))
     assert problem.problem == "the ranks 0 and 8 print different rates of the same steps"
     assert (problem.expected, problem.found) == (
         f"about {rates[0]}, as in line {line_of(problem) - 1}",

@@ -104,12 +104,12 @@ def node_row(second: int, joules: float | None = None, **more: object) -> dict[s
     return {"unix_time": START + second, "device": "", "energy_j": joules, **more}
 
 
-def run_on_cpu(campaign: Path, repeat: int, watts: float = 80, hosts: int = 2) -> Path:
-    """A run of 120 steps of 256 samples on two nodes, without times in its log."""
+def run_on_cpu(campaign: Path, repeat: int, hosts: int = 2) -> Path:
+    """A run of 120 steps of 256 samples on two nodes of 80 W, without times in its log."""
     lines = gluoncv(99.0 + repeat, world=2)
     folder = campaign_run(campaign, "2n1g", repeat, lines, hosts=["node1", "node2"])
     for host in ("node1", "node2")[:hosts]:
-        telemetry(folder, host, [node_row(n, watts * n, load_1m=1.5) for n in range(21)])
+        telemetry(folder, host, [node_row(n, 80 * n, load_1m=1.5) for n in range(21)])
     return folder
 
 

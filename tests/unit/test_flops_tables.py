@@ -14,10 +14,10 @@ from summaries import printed_and_cases
 FLOPS = 57_914_449_920  # per token of 8b at 8192, attention in full: see test_language_metrics
 
 
-def logs_of(folder: Path, tokens: int = 6000, every: int = 1) -> Path:
+def logs_of(folder: Path, every: int = 1) -> Path:
     """Three repeats on one node with 8 devices, of 60 steps."""
     for repeat in (1, 2, 3):
-        log = torchtitan(tokens + repeat, world=8, steps=60, every=every, warmup=10)
+        log = torchtitan(6000 + repeat, world=8, steps=60, every=every, warmup=10)
         write(folder / "1n8g" / f"llama8b_b2_bf16_{repeat}.log", log)
     return folder
 

@@ -84,12 +84,11 @@ def test_a_link_in_a_campaign_is_refused(
     assert not (campaign / f"{name}.gz").exists()
 
 
-@pytest.mark.parametrize("key", ["case", "repeat"])
+@pytest.mark.parametrize("key", ["case", "repeat", "log_name"])
 def test_a_plan_names_no_place_outside(campaign: Path, home: Path, key: str) -> None:
     plan = campaign / "plan.json"
-    text = plan.read_text()
-    value = '"case": "../../../thesis"' if key == "case" else '"repeat": "1/../../../../../thesis"'
-    plan.write_text(re.sub(rf'"{key}": ("[^"]*"|\d+)', value, text, count=1))
+    value = f'"{key}": "1/../../../../../thesis"'
+    plan.write_text(re.sub(rf'"{key}": ("[^"]*"|\d+)', value, plan.read_text(), count=1))
     before = outside(home, campaign)
     for command in ("archive", "status", "summarize"):
         assert "slash" in output(command, campaign, status=2)

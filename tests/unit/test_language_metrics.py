@@ -10,10 +10,8 @@ from measured_logs import run, values
 from dlperf_runner.catalog.accelerators import Peak, memory_of, peak_of
 from dlperf_runner.catalog.reader import own_workloads
 from dlperf_runner.catalog.workload import Attention, Transformer
-from dlperf_runner.core.case import Topology
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.measure.energy import flops_per_token, model_flops
-from dlperf_runner.measure.estimators import Expected
 from dlperf_runner.measure.step_parts import percentile
 from dlperf_runner.workloads.llama_sizes import SIZES, Size
 from dlperf_runner.workloads.pytorch_bert import SIZES as BERT_SIZES
@@ -68,11 +66,6 @@ def test_memory_that_the_log_prints() -> None:
     ]
     found = values(run("torchtitan", lines, LLAMA, batch=2, length=8192))
     assert found["memory_peak as_printed"] == 41.25 * 1024
-
-
-def test_a_step_of_accumulated_batches_has_all_their_samples() -> None:
-    expected = Expected(str, Topology(2, 8), "amp", 32, accumulation_steps=4)
-    assert expected.per_step == 2 * 8 * 32 * 4
 
 
 # ---- model FLOPs

@@ -185,6 +185,12 @@ TF = dllogger(50.0, 1, amp=False, final=50.0)
 @pytest.mark.parametrize(
     ("name", "lines", "options", "told"),
     [
+        ("bz64/1n1g/rn50_b128_fp32_1.log", GOOD, {}, "contradicts the directory bz64"),
+        ("bz128/1n1g/rn50_b0_fp32_1.log", GOOD, {}, "the batch size must be at least 1"),
+        ("bz128/rn50_b128_fp32_1.log", BARE, {}, "cannot determine the number of nodes"),
+        ("bz128/0n8g/rn50_b128_fp32_1.log", BARE, {}, "cannot determine the number of nodes"),
+        ("bz128/1n1g/train.log", GOOD, {}, "the file name does not identify the run"),
+        ("2n8g/rn50_b128_fp32_4n8g_1.log", GOOD, {}, "topology in the file name contradicts"),
         ("模型_b128_fp32_1n8g.log", WORLD8, {}, "--model"),
         ("3nodes/gpt_bf16.log", GPT, {}, "--topology"),
         ("gpt_bf16_gbs128_2n8g.log", GPT, {}, "contradicts the file name"),
@@ -204,6 +210,7 @@ def test_a_name_that_says_too_little_or_something_else_is_refused(
 ) -> None:
     write(tmp_path / name, lines)
     problem = only(load(tmp_path, **options))
+    assert str(problem.where).startswith(str(tmp_path / name))
     assert told in f"{problem.problem} (expected {problem.expected}, found {problem.found}) " + str(
         problem.hint
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from make_logs import write
-from published_logs import SOURCES, TABLES, runs_of, topology, workload_of, write_log
+from published_logs import SOURCES, TABLES, topology, write_logs
 
 from dlperf_runner.commands.summarize import summarize
 
@@ -14,12 +14,7 @@ from dlperf_runner.commands.summarize import summarize
 def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A published report: its name, and what `summarize` makes of its logs."""
     source: str = request.param
-    directory = tmp_path_factory.mktemp("logs")
-    repeats = workload_of(source).matrices["published"].repeats
-    for entry in TABLES:
-        if entry["source"] == source:
-            for repeat, value in enumerate(runs_of(entry, repeats), start=1):
-                write_log(directory, entry, repeat, value)
+    directory = write_logs(tmp_path_factory.mktemp("logs"), source)
     # What else lies in such a folder is no log.
     write(directory / "README.txt", ["Logs of a benchmark."])
     write(directory / "run_test.sh", ["#!/bin/sh"])

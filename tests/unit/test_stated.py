@@ -102,7 +102,9 @@ def test_every_file_of_a_report(logs: Path) -> None:
         assert f"{head} (1n8g): {BY_PATH}" in text
     document = json.loads(Path("out/results.json").read_text())
     assert [case["stated"] for case in document["cases"]] == ALL
-    assert document["tables"]["published"][0][head] is not None
+    published = document["tables"]["published"]
+    assert published[0][head] is not None
+    assert {row["verdict"] for row in published} == {"reproduced"}
     with Path("out/results.csv").open(newline="") as file:
         assert [row["stated"] for row in csv.DictReader(file)] == ALL
     with zipfile.ZipFile("out/results.xlsx") as book:

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from frame_rows import Row, frame, row, runs
 
-from dlperf_runner.core.identity import topology_text
 from dlperf_runner.stats.summary import summarize
 
 
@@ -47,13 +46,6 @@ def test_runs_that_do_not_count() -> None:
 def test_a_median_of_nothing_is_no_baseline() -> None:
     found = cases(row(0.0), row(1.0, "1n2g"))
     assert [math.isnan(case["speedup"]) for case in found] == [True, True]
-
-
-def test_topologies_are_sorted_by_number() -> None:
-    names = ["10n8g", "2n8g", "1n10g", "1n2g", "1n1g"]
-    found = cases(*(row(5.0, name) for name in names))
-    order = ["1n1g", "1n2g", "1n10g", "2n8g", "10n8g"]
-    assert list(map(topology_text, found)) == order
 
 
 def test_interval_and_spread_of_five_published_runs() -> None:

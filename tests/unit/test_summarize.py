@@ -322,24 +322,6 @@ def test_record_of_a_run_that_cannot_be_read(
 GOOD = gluoncv(50.0)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("bz64/1n1g/rn50_b128_fp32_1.log", "contradicts the directory bz64"),
-        ("bz128/1n1g/rn50_b0_fp32_1.log", "the batch size must be at least 1"),
-        ("bz128/rn50_b128_fp32_1.log", "cannot determine the number of nodes"),
-        ("bz128/0n8g/rn50_b128_fp32_1.log", "cannot determine the number of nodes"),
-        ("bz128/1n1g/train.log", "the file name does not identify the run"),
-        ("2n8g/rn50_b128_fp32_4n8g_1.log", "topology in the file name contradicts"),
-    ],
-)
-def test_name_that_contradicts_or_says_too_little(tmp_path: Path, name: str, message: str) -> None:
-    write(tmp_path / name, GOOD)
-    error = problem(summarize(tmp_path))
-    assert message in error.problem
-    assert error.where == str(tmp_path / name)
-
-
 def test_short_name_that_two_workloads_have(tmp_path: Path) -> None:
     other = known_model("mxnet-other", "other", "rn50", "gluoncv_horovod", RESNET.workload.rule)
     write(log_of(tmp_path), GOOD)

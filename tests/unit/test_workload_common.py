@@ -2,13 +2,15 @@
 
 import ast
 import graphlib
+import io
 import sys
+from collections.abc import Sequence
+from contextlib import redirect_stderr
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from captured import captured
-from program_options import refusal
 
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.workloads import builtin_common as common
@@ -29,6 +31,15 @@ from dlperf_runner.workloads import pytorch_llama as llama
 from dlperf_runner.workloads import pytorch_resnet50 as resnet
 
 PROJECT = Path(__file__).parents[2]
+
+
+def refusal(program: ModuleType, options: Sequence[str]) -> str:
+    """What a program says of options that it refuses, with exit status 2."""
+    told = io.StringIO()
+    with pytest.raises(SystemExit) as raised, redirect_stderr(told):
+        program.parse_arguments(options)
+    assert raised.value.code == 2
+    return told.getvalue()
 
 
 def test_what_is_no_training_is_said() -> None:
