@@ -110,11 +110,9 @@ def choices(name: str, folder: Path | None = None) -> list[str]:
     with_options,
     options=[
         text_option(
-            *(
-                q.name,
-                option_name(q.name),
-                q.text + (f"; default: {q.default}." if q.default else "."),
-            ),
+            q.name,
+            option_name(q.name),
+            q.text + (f"; default: {q.default}." if q.default else "."),
             q.metavar,
             autocompletion=completes(partial(choices, q.name)),
         )
