@@ -70,9 +70,7 @@ def select_workloads(
         selected = left
     # Of several workloads, those without the source are left out, unless they were named.
     if not choice.workload:
-        most = max(1, len(choice.source))
-        has = tuple(w for w in selected if len(_missing_sources(choice, w, nodes)) < most)
-        selected = has or selected
+        selected = tuple(w for w in selected if _has_source(choice, w, nodes)) or selected
     if not (choice.workload or choice.framework):
         reasons = left_out(catalog, nodes)
         run_here = tuple(w for w in selected if w.name not in reasons)
@@ -132,6 +130,10 @@ def _is_meant(choice: Choice, workload: Workload) -> bool:
     """True if the choice names the framework and a model of the workload, if it names any."""
     models = not choice.model or set(choice.model) & set(workload.model_names)
     return bool(models) and (not choice.framework or workload.framework in choice.framework)
+
+
+def _has_source(choice: Choice, workload: Workload, nodes: Sequence[Node]) -> bool:
+    return len(_missing_sources(choice, workload, nodes)) < max(1, len(choice.source))
 
 
 def _missing_sources(choice: Choice, workload: Workload, nodes: Sequence[Node]) -> dict[str, str]:
