@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from dlperf_runner.ab.command import PairedTest
-from dlperf_runner.bisect.command import Step, search, step_test
+from dlperf_runner.commands.ab import PairedTest
+from dlperf_runner.commands.bisect import Step, search, step_test
 from dlperf_runner.compare.spread import widened
 from dlperf_runner.compare.verdicts import (
     FAILED,

@@ -154,8 +154,6 @@ def run_playbook(
                 "ANSIBLE_CALLBACK_PLUGINS": str(project() / "playbooks/callback_plugins"),
                 "DLPERF_RUNNER_PID": str(os.getpid()),
                 "DLPERF_PID_FILE": str(state.pid_file),
-                # ansible-playbook is in the interpreter's directory, even without activation.
-                "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
             },
             event_handler=state.on_event,
             cancel_callback=state.cancelled.is_set,

@@ -90,13 +90,12 @@ def run_missing(folders: Sequence[Path], wanted: int, chosen: Chosen) -> list[Pa
     Raises UserError if a run of a campaign is not done; that campaign and those before it are kept.
     """
     from ..control.campaigns import prepare
-    from ..control.rounds import execute_campaign
+    from ..control.rounds import Execution, execute_campaign
 
-    directories = list(folders)
+    directories, place = list(folders), Execution(chosen.inventories, chosen.wait, print_note)
     while len(directories) < wanted:
-        where = (chosen.inventories, chosen.wait, print_note)
-        directory = prepare(chosen.choice, chosen.inventories, chosen.limit, *where[1:])
-        problems = execute_campaign(directory, *where)
+        directory = prepare(chosen.choice, place.inventories, chosen.limit, place.wait, place.say)
+        problems = execute_campaign(directory, place)
         directories.append(directory)
         if left := missing_runs(directory):
             again = shlex.join(map(str, directories))

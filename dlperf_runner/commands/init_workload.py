@@ -19,6 +19,7 @@ from ..core.paths import own_catalog
 from ..core.units import SAMPLES
 from ..logs.pattern import DURATION, Lines, counts_steps, seconds_of
 from ..options import completes, option, text_option, with_options
+from ..plan.choice import option_name, whole_number
 
 ORDER = 250
 FOLDER = "workloads"
@@ -33,10 +34,6 @@ class Question(NamedTuple):
     metavar: str
     default: str = ""
     asked: bool = True
-
-    @property
-    def option(self) -> str:
-        return f"--{self.name.replace('_', '-')}"
 
 
 QUESTIONS = (
@@ -113,7 +110,9 @@ def choices(name: str, folder: Path | None = None) -> list[str]:
     with_options,
     options=[
         text_option(
-            *(q.name, q.option, q.text + (f"; default: {q.default}." if q.default else ".")),
+            q.name,
+            option_name(q.name),
+            q.text + (f"; default: {q.default}." if q.default else "."),
             q.metavar,
             autocompletion=completes(partial(choices, q.name)),
         )
@@ -128,7 +127,7 @@ def command(values: Mapping[str, str], files: Files = None) -> None:
     folder = own_catalog()
     left = missing(values)
     if not on_terminal() and (left or folder is None):
-        names = [*(["--catalog"] if folder is None else []), *(q.option for q in left)]
+        names = [*(["--catalog"] if folder is None else []), *(option_name(q.name) for q in left)]
         raise UserError("options are missing", expected=", ".join(names))
     given: dict[str, Any] = dict(values)
     if folder is None:
@@ -257,9 +256,9 @@ def _document(values: Mapping[str, str], files: Sequence[str]) -> dict[str, Any]
     """The content of the workload's file."""
     given = {q.name: values.get(q.name) or q.default for q in QUESTIONS}
     numbers = {
-        n: _count(n, given[n]) for n in ("total_steps", "log_every", "batch_size", "repeats")
+        n: whole_number(given[n], n) for n in ("total_steps", "log_every", "batch_size", "repeats")
     }
-    warmup = _count("warmup_steps", given["warmup_steps"], least=0)
+    warmup = whole_number(given["warmup_steps"], "warmup_steps", 0)
     form = given["log_format"]
     whose = values.get("rates_are_per") or ""
     pattern: dict[str, Any] = {}
@@ -320,14 +319,3 @@ def _pattern(values: Mapping[str, str]) -> dict[str, Any]:
         **({"sample": sample} if sample else {}),
         **({"step_time_unit": unit} if unit else {}),
     }
-
-
-def _count(name: str, text: str, least: int = 1) -> int:
-    if text.isascii() and text.isdigit() and len(text) < 10 and int(text) >= least:
-        return int(text)
-    raise UserError(
-        "invalid number",
-        where=f"--{name.replace('_', '-')}",
-        expected=f"an integer of at least {least}",
-        found=text,
-    )

@@ -52,7 +52,7 @@ def command(
     from ..campaign import lock
     from ..campaign.directory import missing_runs
     from ..control import campaigns, controllers
-    from ..control.rounds import Policy, execute_campaign
+    from ..control.rounds import Execution, Policy, execute_campaign
 
     use_ansible_options(ask_become_pass, extra_vars)
     jobs = scheduled(chosen)
@@ -80,8 +80,8 @@ def command(
 
             problems = run_jobs(directory, print_note, policy)
         else:
-            where = (chosen.inventories, chosen.wait, print_note)
-            problems = execute_campaign(directory, *where, policy, show_text=verbose)
+            place = Execution(chosen.inventories, chosen.wait, print_note)
+            problems = execute_campaign(directory, place, policy, show_text=verbose)
     status = print_summary([directory])
     print_errors(problems)
     raise typer.Exit(1 if missing_runs(directory) else status)

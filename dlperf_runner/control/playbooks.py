@@ -67,8 +67,6 @@ def drawn_as_lines(playbook: str, options: Sequence[str]) -> Mapping[str, str]:
 
 def playbook_command(playbook: str, options: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
     """The command line and the environment to start a playbook of the project."""
-    root = project()
-    programs = Path(sys.executable).parent
-    argv = [str(programs / "ansible-playbook"), str(root / playbook), *options]
-    path = f"{programs}{os.pathsep}{os.environ.get('PATH', '')}"
-    return argv, {**os.environ, **of_ansible(), "PATH": path}
+    program = Path(sys.executable).with_name("ansible-playbook")
+    argv = [str(program), str(project() / playbook), *options]
+    return argv, {**os.environ, **of_ansible()}

@@ -88,8 +88,8 @@ AS_PLANNED = Policy()
 
 @dataclass(frozen=True)
 class Execution:
-    """The settings of all campaigns that one command starts: the inventories, how long to wait for
-    their nodes, and who gets lines about it."""
+    """The settings of all campaigns that one command starts: the inventories (paths, or lists of
+    hosts such as `node1,`), how long to wait for their nodes, and who gets lines about it."""
 
     inventories: Sequence[str]
     wait: str
@@ -97,19 +97,13 @@ class Execution:
 
 
 def execute_campaign(
-    directory: Path,
-    inventories: Sequence[str],
-    wait: str,
-    say: Callable[[str], None],
-    policy: Policy = AS_PLANNED,
-    *,
-    show_text: bool = False,
+    directory: Path, place: Execution, policy: Policy = AS_PLANNED, *, show_text: bool = False
 ) -> list[str]:
-    """`run_rounds` with bench.yml, as the only controller of the campaign. Inventories are paths or
-    lists of hosts (`node1,`). `show_text`: print Ansible's text, too."""
+    """`run_rounds` with bench.yml, as the only controller of the campaign. `show_text`: print
+    Ansible's text, too."""
     from ..campaign.execute import execute
 
-    absolute = [name if "," in name else str(Path(name).resolve()) for name in inventories]
+    absolute = [name if "," in name else str(Path(name).resolve()) for name in place.inventories]
     stop_at = policy.stop_at()
     stops = policy.on_node_loss == STOP
     with lock.held(directory):
@@ -119,9 +113,11 @@ def execute_campaign(
         return run_rounds(
             directory,
             lambda: execute(
-                *(directory, absolute, wait, stop_at), stop_on_node_loss=stops, show_text=show_text
+                *(directory, absolute, place.wait, stop_at),
+                stop_on_node_loss=stops,
+                show_text=show_text,
             ),
-            say,
+            place.say,
             policy,
             stop_at,
         )

@@ -266,7 +266,7 @@ def run(directory: Path, say: Callable[[str], None], policy: Policy = AS_PLANNED
 def execute(directory: Path, place: Execution) -> list[str]:
     """Run the unfinished runs of a campaign: with bench.yml, or as jobs if it is a scheduler's."""
     if not job_files.read_settings(directory):
-        return execute_campaign(directory, place.inventories, place.wait, place.say)
+        return execute_campaign(directory, place)
     with lock.held(directory):
         return run(directory, place.say)
 

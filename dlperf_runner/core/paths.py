@@ -12,6 +12,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,8 +71,10 @@ def cache() -> Path:
 
 
 def of_ansible() -> dict[str, str]:
-    """The environment in which Ansible takes this project's configuration and the user's cache."""
+    """The environment in which Ansible takes this project's configuration and the user's cache. Its
+    programs are in the interpreter's directory, even without activation."""
     return {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "ANSIBLE_CONFIG": str(project() / "ansible.cfg"),
         "ANSIBLE_LOCAL_TEMP": str(cache() / "ansible/tmp"),
         CACHE: str(cache()),

@@ -13,7 +13,7 @@ from ..bandwidth.command import read_bandwidth
 from ..campaign import directory as campaigns
 from ..catalog.reader import load_catalog
 from ..catalog.stack import LeastBusBandwidth, Stack
-from ..control.rounds import execute_campaign
+from ..control.rounds import Execution, execute_campaign
 from ..core.errors import UserError
 from ..core.files import stored
 from ..core.node import Node
@@ -166,11 +166,11 @@ def find_slow(
     inventories: Sequence[str],
     say: Callable[[str], None],
     directory: Path | None = None,
-    execute: Callable[[Path, Sequence[str], str, Callable[[str], None]], list[str]] | None = None,
+    execute: Callable[[Path, Execution], list[str]] = execute_campaign,
 ) -> list[Finding]:
     """Measure all nodes together; then, if they are slower than the stack's limit or it has none,
     each node alone and pairs of neighbours. What cannot be measured is a finding."""
-    execute = execute or execute_campaign
+    place = Execution(inventories, "", say)
     directory = (directory or campaigns.new_directory()).resolve()
     stack = load_catalog().stack_of(nodes[0])
     try:
@@ -178,7 +178,7 @@ def find_slow(
         runs = list(group_runs(choice, [nodes]))
         campaigns.create_campaign(directory, choice, nodes, runs)
         say(f"measuring the bus bandwidth of all nodes: {directory}")
-        problems = execute(directory, inventories, "", say)
+        problems = execute(directory, place)
         (whole,) = _measured(directory, problems)
         details: list[GroupBandwidth] = []
         groups = _groups(nodes)
@@ -187,7 +187,7 @@ def find_slow(
             more = list(group_runs(choice, groups))
             why = {run.case: "the nodes together do not show that none is slow" for run in more}
             campaigns.add_revision(directory, [asdict(run) for run in more], why)
-            problems = execute(directory, inventories, "", say)
+            problems = execute(directory, place)
             details = _measured(directory, problems)[1:]
     except UserError as error:
         hint = "nccl-allreduce or rccl-allreduce measures the bandwidth: see docs/bandwidth.md"

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ..core.case import Command
     from ..core.node import Node
 
+LOGS = "--log_dir=log"
+
 
 def paddle_launch(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
     """Start Paddle 2's `python -m paddle.distributed.launch` once per node.
@@ -27,17 +29,14 @@ def paddle_launch(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, .
     """
     program = in_run_directory(program) if program.cwd else program
     addresses = ",".join(host.address for host in hosts)
-    commands = []
-    for host in hosts:
-        # Without --host, Paddle resolves the host name to find its own address. If that address
-        # is not in --ips, the node silently takes the ranks of the first node.
-        options = [f"--ips={addresses}", f"--host={host.address}"]
-        if program.on_gpu:
-            options.append(f"--devices={devices_of(program)}")
-        else:
-            options.append(f"--nproc_per_node={program.gpus_per_node}")
-        commands.append(_paddle(program, hosts, host, [*options, "--log_dir=log"]))
-    return tuple(commands)
+    devices = f"--nproc_per_node={program.gpus_per_node}"
+    devices = f"--devices={devices_of(program)}" if program.on_gpu else devices
+    # Without --host, Paddle resolves the host name to find its own address. If that address is not
+    # in --ips, the node silently takes the ranks of the first node.
+    return tuple(
+        _paddle(program, hosts, host, f"--ips={addresses}", f"--host={host.address}", devices, LOGS)
+        for host in hosts
+    )
 
 
 def paddle_launch_1(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
@@ -58,18 +57,13 @@ def paddle_launch_1(program: Program, hosts: tuple[Node, ...]) -> tuple[Command,
             )
         return (command_on(hosts[0], program, hosts),)
     addresses = ",".join(host.address for host in hosts)
-    commands = []
-    for host in hosts:
-        options = [
-            f"--cluster_node_ips={addresses}",
-            f"--node_ip={host.address}",
-            f"--selected_gpus={devices_of(program)}",
-        ]
-        commands.append(_paddle(program, hosts, host, options))
-    return tuple(commands)
+    nodes, gpus = f"--cluster_node_ips={addresses}", f"--selected_gpus={devices_of(program)}"
+    return tuple(
+        _paddle(program, hosts, host, nodes, f"--node_ip={host.address}", gpus) for host in hosts
+    )
 
 
-def _paddle(program: Program, hosts: tuple[Node, ...], host: Node, options: list[str]) -> Command:
+def _paddle(program: Program, hosts: tuple[Node, ...], host: Node, *options: str) -> Command:
     interpreter, rest = split_interpreter(program.argv)
     argv = (*interpreter, "-m", "paddle.distributed.launch", *options, *rest)
     return command_on(host, program, hosts, argv, **gloo_of(program, host))

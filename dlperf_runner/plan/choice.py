@@ -24,15 +24,15 @@ def parse_names(text: str, _: str) -> tuple[str, ...]:
 
 
 def parse_numbers(text: str, name: str) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(_whole(item, name, 1) for item in parse_names(text, name)))
+    return tuple(dict.fromkeys(whole_number(item, name) for item in parse_names(text, name)))
 
 
 def parse_number(text: str, name: str) -> int | None:
-    return _whole(text, name, 1) if text else None
+    return whole_number(text, name) if text else None
 
 
 def parse_number_or_none(text: str, name: str) -> int | None:
-    return _whole(text, name, 0) if text else None
+    return whole_number(text, name, 0) if text else None
 
 
 def parse_text(text: str, _: str) -> str | None:
@@ -70,7 +70,8 @@ def parse_percentage(text: str, name: str) -> str | None:
     return text or None
 
 
-def _whole(text: str, name: str, least: int) -> int:
+def whole_number(text: str, name: str, least: int = 1) -> int:
+    """The number in the text of an option. Raises UserError if it is none, or below `least`."""
     # No count here needs more than nine digits, and int() is slow with thousands of digits.
     if text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= least:
         return int(text)

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from ..catalog.stack import ADOPTED
 from .nvidia_driver import OPERATORS
 
 TITLES = {
@@ -21,8 +22,6 @@ TITLES = {
     "nccl": "NCCL",
     "rocm": "ROCm",
 }
-# Parts that other programs of the node see, beside software: they are left as they are.
-SETTINGS = ("tuning", "hosts", "known_hosts")
 ALL = "all"
 # The parts to which families of packages belong.
 _PARTS = {
@@ -111,7 +110,7 @@ def problems(
     """The reasons why the node cannot keep these parts. `mpirun`, `engine` and `images` are the
     inventory's dlperf_mpirun, dlperf_container_engine and dlperf_container_images."""
     reasons = []
-    names = [*TITLES, *SETTINGS, ALL]
+    names = [*ADOPTED, ALL]
     if unknown := [part for part in parts if part not in names]:
         reasons.append(f"dlperf_adopt: unknown {', '.join(unknown)}; known: {', '.join(names)}")
     if "driver" in parts and node.get("is_operators"):
@@ -213,7 +212,7 @@ def support_of(native: str, cuda: str) -> Literal["full", "limited", "none"]:
 def chosen(parts: Sequence[str] | str) -> list[str]:
     """The parts that `dlperf_adopt` names: a list of them, or `all`."""
     named = [parts] if isinstance(parts, str) else list(parts)
-    return [*TITLES, *SETTINGS] if ALL in named else named
+    return [*ADOPTED] if ALL in named else named
 
 
 def moved_refusals(

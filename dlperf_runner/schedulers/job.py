@@ -22,8 +22,7 @@ OWN_NODE = "@own@"  # node_facts.py knows its name
 # The name is in `$0`, what follows in `$@`. The working directory is that of the command.
 _START = "exec {argv} {more}" + ' "$@"'
 _MORE = {
-    "apptainer": '--pwd "$PWD" --bind "${TMPDIR:-/tmp}"',
-    "singularity": '--pwd "$PWD" --bind "${TMPDIR:-/tmp}"',
+    **dict.fromkeys(("apptainer", "singularity"), '--pwd "$PWD" --bind "${TMPDIR:-/tmp}"'),
     # A container that outlives its run is found by the job's label. PMIx compares the user's ID;
     # `--userns keep-id` would need further IDs (/etc/subuid).
     "podman": '--workdir "$PWD" --volume "${TMPDIR:-/tmp}:${TMPDIR:-/tmp}"'
@@ -31,8 +30,7 @@ _MORE = {
     ' --uidmap "$(id -u):0:1" --gidmap "$(id -g):0:1"',
 }
 _RUN_DIRECTORY = {
-    "apptainer": ' --bind "$PWD"',
-    "singularity": ' --bind "$PWD"',
+    **dict.fromkeys(("apptainer", "singularity"), ' --bind "$PWD"'),
     "podman": ' --volume "$PWD:$PWD"',
 }
 # Processes in containers of their own cannot read each other's memory (CMA); OpenMPI would say so.

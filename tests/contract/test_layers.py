@@ -21,7 +21,6 @@ LAYERS = (
     *("core", "logs", "launchers", "schedulers", "catalog", "plan", "provision", "campaign"),
     *("measure", "results", "stats", "compare", "history", "report", "control", "options"),
     *("live", "commands", "mlperf", "bandwidth", "doctor", "export", "bundle", "accept"),
-    *("ab", "bisect", "explain"),
 )
 # Programs that run on nodes; they know nothing of the package around them.
 APART = ("workloads",)

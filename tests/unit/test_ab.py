@@ -14,10 +14,10 @@ from make_logs import campaign_run, edit, gluoncv
 from plan_examples import lab_nodes
 from recorded_campaign import end
 
-from dlperf_runner.ab.command import parse_side
-from dlperf_runner.bisect.command import Step, search, step_test, steps_of, versions_of
 from dlperf_runner.campaign.directory import read_plan, remaining_plan
 from dlperf_runner.campaign.manifest import seal
+from dlperf_runner.commands.ab import parse_side
+from dlperf_runner.commands.bisect import Step, search, step_test, steps_of, versions_of
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.stats.sequential import judged
 
@@ -39,8 +39,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             found.append(f"{directory.name}{run['repeat']}")
         return []
 
-    monkeypatch.setattr("dlperf_runner.ab.command.execute", execute)
-    monkeypatch.setattr("dlperf_runner.ab.command.read_inventory", lambda *_, **__: lab_nodes())
+    monkeypatch.setattr("dlperf_runner.commands.ab.execute", execute)
+    monkeypatch.setattr("dlperf_runner.commands.ab.read_inventory", lambda *_, **__: lab_nodes())
     return found
 
 

@@ -113,7 +113,7 @@ def test_what_a_killed_controller_did_not_record_is_recorded_by_the_next(tmp_pat
     for run in create(tmp_path):
         end(tmp_path, run, status="done")
     (tmp_path / "ansible.log").write_text("PLAY\n")
-    assert rounds.execute_campaign(tmp_path, [], "", print) == []
+    assert rounds.execute_campaign(tmp_path, rounds.Execution([], "", print)) == []
     recorded = read(tmp_path)
     assert recorded and list(changes(tmp_path, recorded)) == []
 

@@ -126,7 +126,7 @@ Speed = Callable[[tuple[str, ...]], float | None]
 def executed(speed: Speed, asked: list[tuple[str, ...]]) -> Any:
     """In the place of bench.yml: each run that is left gets its log, or fails."""
 
-    def execute(directory: Path, _inventories: object, _wait: str, _say: object) -> list[str]:
+    def execute(directory: Path, _: object) -> list[str]:
         for run in campaigns.remaining_plan(directory)["runs"]:
             hosts = tuple(run["hosts"])
             asked.append(hosts)

@@ -14,9 +14,15 @@ from judged_runs import HEADER, START
 from make_logs import campaign_run, dllogger_pytorch, edit, gluoncv, write
 from nccl_logs import bandwidth_run, nccl_tests
 
+from dlperf_runner.commands.explain import (
+    BudgetItem,
+    Observations,
+    bus_bandwidths,
+    items_of,
+    losses,
+    what_next,
+)
 from dlperf_runner.core.frame import ALONE_LONGEST, ALONE_MEAN, INPUT_SHARE
-from dlperf_runner.explain.budget import BudgetItem, Observations, items_of, losses, what_next
-from dlperf_runner.explain.command import bus_bandwidths
 from dlperf_runner.results.load import load_results
 from dlperf_runner.stats.ratios import LogRatio, published_ratio, total, without
 

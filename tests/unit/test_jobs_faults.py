@@ -1,14 +1,18 @@
 """What can happen to campaigns as jobs: two runners, requests to stop, lost nodes, requeued jobs,
-nodes that others use, a full queue; the real scripts, with stand-ins for Slurm's commands."""
+nodes that others use, a full queue, jobs that share nodes, jobs that Slurm has forgotten, hangs;
+the real scripts, with stand-ins for Slurm's commands."""
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
+import standins
+from benchmark_jobs import processes_of, until
 from command_line import call
 from job_campaigns import (
     IS_RECORDED,
@@ -23,13 +27,16 @@ from job_campaigns import (
     submitted,
     within,
 )
+from run_agent import process_table
 
 from dlperf_runner.campaign import jobs, lock
 from dlperf_runner.campaign.directory import read_records, remaining_plan
+from dlperf_runner.campaign.job_files import SchedulerSettings
 from dlperf_runner.commands.verify import verify
 from dlperf_runner.control import rounds, scheduled
 from dlperf_runner.control.rounds import Policy
 from dlperf_runner.core.errors import Stopped, UserError
+from dlperf_runner.schedulers import slurm
 
 
 @pytest.fixture(autouse=True)
@@ -312,3 +319,285 @@ def test_within_an_allocation_a_cancelled_run_ends(
     first, second = outcomes(directory)
     assert (first["status"], second["status"]) == ("failed", "planned")
     assert len(remaining_plan(directory)["runs"]) == 2
+
+
+# ---- jobs that could disturb each other
+
+
+def dependencies(directory: Path) -> list[str]:
+    """What each job waits for, in the order of the jobs."""
+    scripts = [directory / "jobs" / str(n) / "job.sh" for n in (1, 2, 3)]
+    lines = [[x for x in s.read_text().splitlines() if "--dependency" in x] for s in scripts]
+    return [each[0].rpartition("=")[2] if each else "" for each in lines]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({}, ["", "afterany:1", "afterany:2"]), ({"exclusive": "True"}, ["", "", ""])],
+)
+def test_jobs_that_may_share_a_node_follow_each_other(
+    site: Path, options: dict[str, str], expected: list[str]
+) -> None:
+    directory = campaign(site, allocation="run", options=options, nodes="1", repeats=3)
+    assert execute(directory)[0] == []
+    assert dependencies(directory) == expected
+
+
+def test_after_resuming_a_job_waits_for_those_that_are_still_active(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm knows nothing of the end of a job that it has forgotten."""
+    monkeypatch.setattr(jobs, "LAG_POLLS", 1)
+    directory = campaign(site, allocation="run", nodes="1", repeats=3)
+    first, second, _ = (record["id"] for record in scheduled.campaigns.read_records(directory))
+    forgotten = jobs.Job(directory / "jobs/1", "dlperf-1", [first], "7")
+    forgotten.write()
+    hold(site, "RUNNING|N/A|None")
+    (site.parent / "bin/state/job1").write_text("RUNNING|N/A|None|1|main|dlperf-2")
+    active = jobs.Job(directory / "jobs/2", "dlperf-2", [second], "1")
+    active.write()
+    ends = f"sed -i s/^RUNNING/COMPLETED/ {site.parent}/bin/state/job1"
+    later = subprocess.Popen(["sh", "-c", f"sleep 1; {ends}"])
+    (site.parent / "bin/state/hold").unlink()
+    execute(directory)
+    later.wait()
+    assert "--dependency=afterany:1\n" in (directory / "jobs/3/job.sh").read_text()
+    active.directory.rename(directory / "other")
+    third = json.loads((directory / "jobs/3/job.json").read_text())
+    assert third["host"]
+
+
+def test_the_time_behind_another_job_or_before_a_requeue_is_no_time_in_the_queue(
+    tmp_path: Path,
+) -> None:
+    settings = SchedulerSettings("slurm", {}, "", "", "", False, "run", max_wait_s=60)
+    behind = jobs.JobState("2", "name", "waiting", "Dependency", is_next=True)
+    queued = jobs.JobState("2", "name", "waiting", "Resources")
+
+    def cancelled(*states: jobs.JobState, has_begun: bool = False, more_s: int = 0) -> list[str]:
+        job = jobs.Job(tmp_path, "name", ["r1"], "2", submitted=time.time() - 3600)
+        whys = [jobs._why_cancel(job, state, settings, has_begun=has_begun) for state in states]
+        job.waits_since -= more_s
+        return [*whys, jobs._why_cancel(job, queued, settings, has_begun=has_begun)]
+
+    too_long = "it waited longer than --max-wait (Resources)"
+    assert cancelled() == [too_long]
+    assert cancelled(behind) == ["", ""]
+    assert cancelled(behind, queued, more_s=61) == ["", "", too_long]
+    assert cancelled(has_begun=True) == [""]
+
+
+def test_a_step_of_an_allocation_is_followed_on_its_own_machine_only(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its job is known by the number of a process, which is another one elsewhere."""
+    within(monkeypatch, "n1", "2")
+    directory = campaign(site, nodes="1")
+    execute(directory)
+    path = directory / "jobs/1/job.json"
+    job = json.loads(path.read_text())
+    path.write_text(json.dumps(job | {"ended": None, "host": "login7"}))
+    with pytest.raises(UserError, match=r"process of another machine \(expected .* on login7"):
+        execute(directory)
+    path.write_text(json.dumps(job | {"ended": None}))
+    assert execute(directory)[0] == []
+
+
+def test_one_program_on_each_node_watches_all_runs_of_a_job(site: Path) -> None:
+    """A step of srun for each run would be most of what the harness adds to a run."""
+    srun = site.parent / "bin/srun"
+    srun.write_text(srun.read_text().replace("\nfor ", '\necho "$*" >> "$STATE/steps"\nfor ', 1))
+    directory = campaign(site, nodes="1,2", repeats=2)
+    assert execute(directory)[0] == []
+    steps = (site.parent / "bin/state/steps").read_text().splitlines()
+    assert sum("node_agent" in step for step in steps) == 1  # of n2; n1 needs none
+    for record in scheduled.campaigns.read_records(directory):
+        place = scheduled.campaigns.run_directory(directory, record)
+        names = sorted(path.name for path in place.glob("telemetry-*.csv"))
+        assert names == [f"telemetry-n{number}.csv" for number in range(1, record["nodes"] + 1)]
+
+
+# ---- jobs that Slurm has forgotten
+
+
+def test_a_job_that_slurm_has_forgotten_tells_by_its_files(site: Path) -> None:
+    """Slurm knows a job for MinJobAge only. The run began before midnight, in UTC."""
+    directory = submitted(site, nodes="1")
+    start_job(directory)
+    (site.parent / "bin/state/job1").unlink()
+    for key, clock in (("started", "22T23:59:59.500000"), ("ended", "23T00:00:01.750000")):
+        path = directory / f"jobs/1/{key}.1.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {key: f"2026-11-{clock}+00:00"}))
+    assert execute(directory)[0] == []
+    (outcome,) = outcomes(directory)
+    assert (outcome["status"], outcome["elapsed_s"]) == ("done", 2.25)
+
+
+def test_a_run_that_failed_before_slurm_forgot_its_job_keeps_its_reason(site: Path) -> None:
+    directory = submitted(site, nodes="1")
+    program(site.parent / "bin", "echo 'ValueError: 5'; exit 1")
+    start_job(directory)
+    (site.parent / "bin/state/job1").unlink()
+    execute(directory)
+    (outcome,) = outcomes(directory)
+    assert (outcome["status"], "earlier" in outcome) == ("failed", False)  # it is not repeated
+    assert "ValueError: 5" in outcome["message"]
+
+
+def sacct(site: Path, script: str) -> Path:
+    """A stand-in for sacct that says what `script` prints; the file with its calls."""
+    calls = site.parent / "bin/state/sacct"
+    standins.program(site.parent / "bin", "sacct", f'echo "$@" >> {calls}\n{script}')
+    return calls
+
+
+def cut_off(site: Path) -> Path:
+    """A campaign whose job was killed in its first run, and which Slurm has forgotten."""
+    directory = submitted(site, nodes="1", repeats=2)
+    program(site.parent / "bin", f"{IS_RECORDED}; {KILL_JOB}; sleep 2")
+    assert start_job(directory) == -9
+    (site.parent / "bin/state/job1").unlink()
+    program(site.parent / "bin", "echo '# out'")
+    return directory
+
+
+# As sacct of Slurm 22.05.8 prints it.
+TOLD = "1|{}|2026-11-23T07:10:22|None|4294901759|main|dlperf-1f7a0c55"
+
+
+@pytest.mark.parametrize(
+    ("state", "category"),
+    [
+        ("TIMEOUT", "time_limit"),
+        ("CANCELLED by 1000", "cancelled"),
+        ("PREEMPTED", "preempted"),
+        ("RUNNING", "unknown"),  # slurmdbd has not heard of its end
+    ],
+)
+def test_sacct_tells_how_a_forgotten_job_ended(site: Path, state: str, category: str) -> None:
+    directory = cut_off(site)
+    calls = sacct(site, f"echo '{TOLD.format(state)}'")
+    execute(directory)
+    first, second = outcomes(directory)
+    assert (first["status"], second["status"]) == ("done", "done")
+    assert [attempt["category"] for attempt in first["earlier"]] == [category]
+    assert "earlier" not in second
+    assert calls.read_text().splitlines() == [" ".join(slurm.past_argv(["1"])[1:])]
+
+
+@pytest.mark.parametrize("script", ["", "echo 'Slurm accounting storage is disabled' >&2; exit 1"])
+def test_a_site_without_accounting_loses_nothing(site: Path, script: str) -> None:
+    directory = cut_off(site)
+    if script:
+        sacct(site, script)
+    execute(directory)
+    first, second = outcomes(directory)
+    assert (first["status"], second["status"]) == ("done", "done")
+    (attempt,) = first["earlier"]
+    assert attempt["category"] == "unknown"
+    assert "no longer knows" in attempt["message"]
+
+
+def test_a_job_that_squeue_names_costs_no_sacct(site: Path) -> None:
+    calls = sacct(site, "exit 1")
+    directory = submitted(site, nodes="1")
+    assert start_job(directory) == 0
+    execute(directory)
+    assert [outcome["status"] for outcome in outcomes(directory)] == ["done"]
+    assert not calls.exists()
+
+
+# ---- hangs: what one is, test_hangs.py and test_hangs_at_start.py show of the same supervisor
+
+
+STEPS = "for n in $(seq 12); do echo step $n; sleep 0.6; done"
+
+
+def hanging(site: Path, script: str, **limits: int) -> Path:
+    """A campaign whose first run hangs, by this script, and its second one does not."""
+    flag = site.parent / "was-first"
+    program(site.parent / "bin", f"[[ -e {flag} ]] || {{ touch {flag}; {script}; }}")
+    directory = campaign(site, nodes="2", repeats=2)
+    for path in (directory / "plan.json", *directory.glob("runs/*/r*/run.json")):
+        text = path.read_text()
+        for name, value in {"hung_after_s": 3, "hung_after_lines": 2, **limits}.items():
+            text = re.sub(rf'("{name}": )\d+', rf"\g<1>{value}", text)
+        path.write_text(text)
+    return directory
+
+
+def states_of(directory: Path, marker: str) -> list[str]:
+    """What each node kept of the first run's process with the marker."""
+    (path,) = directory.glob("runs/*/r1/hang-n1.txt")
+    parts = [path.read_text().partition(f"\n==== {node}\n")[2] for node in ("n1", "n2")]
+    blocks = [part.partition("== processes")[0].split("== process ") for part in parts]
+    return [next(block for block in each if f" {marker} " in block) for each in blocks]
+
+
+def test_a_stopped_program_is_noticed_kept_and_ended(site: Path) -> None:
+    marker = f"dlperf-stopped-{os.getpid()}"
+    directory = hanging(site, f"{STEPS}; bash -c 'kill -STOP $$; sleep 60' {marker}")
+    assert execute(directory)[0] == []
+    first, second = outcomes(directory)
+    assert (first["status"], first["category"]) == ("failed", "hung")
+    assert first["message"].startswith("n1: stopped because it hung: no new line for ")
+    assert first["exit_status"] in (128 + signal.SIGTERM, 128 + signal.SIGKILL)
+    assert "hang-*.txt" in first["advice"]
+    assert second["status"] == "done"
+    assert remaining_plan(directory)["runs"] == []
+    assert not processes_of(marker)
+    (state,) = directory.glob("runs/*/r1/hang-*.txt")
+    assert state.read_text().startswith("== end of the log\nstep 1\n")
+    assert all("T (stopped)" in state for state in states_of(directory, marker))
+    (edited,) = verify(directory).differences  # above
+    assert edited.startswith("plan.json: ")
+
+
+@pytest.mark.parametrize(
+    ("script", "sign"),
+    [
+        # While another rank spins, as NCCL does.
+        ("bash -c 'kill -STOP $$' {0} & bash -c 'while :; do :; done' {0}2", "was stopped for "),
+        ("bash -c 'sleep 120; :' {0}", "and none of its processes did anything;"),
+    ],
+    ids=["stopped", "idle"],
+)
+def test_a_run_that_hangs_before_its_first_step(site: Path, script: str, sign: str) -> None:
+    marker = f"dlperf-start-{os.getpid()}"
+    # The limit is no sign that a busy machine could reach first.
+    directory = hanging(site, f"echo init; {script.format(marker)}", first_step_s=100)
+    assert execute(directory)[0] == []
+    first, second = outcomes(directory)
+    assert (first["status"], first["category"]) == ("failed", "hung before its first steps")
+    assert first["message"].startswith("n1: stopped because it hung before its first steps: no new")
+    assert sign in first["message"]
+    assert "first_step_s" in first["advice"]
+    assert second["status"] == "done"
+    assert not processes_of(marker)
+    states = states_of(directory, marker)
+    assert {"T (stopped)" in state for state in states} == {"stopped" in sign}
+
+
+def test_what_slurm_starts_for_a_run_is_seen() -> None:
+    """As pyxis imports an image: without the run's environment, below the daemon of a step."""
+
+    def helpers() -> set[int]:
+        found: set[int] = process_table.helpers(["DLPERF_JOB=4711"])
+        return found
+
+    started = {}
+    for step in ("4711.3", "471.3", "47110.3"):
+        daemon = f"echo $$; exec -a 'slurmstepd: [{step}]' bash -c 'sleep 60; :'"
+        # Not a child of this program, whose processes are not among them.
+        argv = ["setsid", "--fork", "bash", "-c", daemon]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout
+            started[step] = int(process.stdout.readline())
+            process.stdout.close()
+    try:
+        assert until(lambda: len(helpers()) == 2)  # with its child
+        assert started["4711.3"] in helpers()
+        assert not helpers() & {started["471.3"], started["47110.3"]}
+    finally:
+        for pid in started.values():
+            os.killpg(pid, signal.SIGKILL)

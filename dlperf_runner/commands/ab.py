@@ -17,7 +17,6 @@ import typer
 import yaml
 
 from ..campaign.directory import missing_runs, new_directory
-from ..commands.verify import refuse_tampered
 from ..compare.verdicts import NO_DIFFERENCE, UNDECIDED, on_limit, side
 from ..control.rounds import Execution, grow
 from ..control.scheduled import create_case, execute
@@ -35,6 +34,7 @@ from ..report.terminal import table
 from ..results.load import Results, load_results
 from ..stats.intervals import ConfidenceInterval
 from ..stats.sequential import judged, mean_of_logs
+from .verify import refuse_tampered
 
 ORDER = 90
 HELP = """

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import typer
 
-from ..ab.command import OF_PAIRS, Campaign, MostPairs, PairedTest, parse_side, run_in_turns
 from ..campaign.directory import new_directory
 from ..compare.verdicts import FAILED, PASSED
 from ..core.errors import UserError
@@ -25,6 +24,7 @@ from ..plan.sources import git, reason_of
 from ..report.numbers import percent
 from ..report.tables import Column, span
 from ..report.terminal import table
+from .ab import OF_PAIRS, Campaign, MostPairs, PairedTest, parse_side, run_in_turns
 
 ORDER = 91
 HELP = """

@@ -1,11 +1,16 @@
 """The command `explain`: a budget of the difference between a campaign and a published number, by
-what the campaign, its publication, a campaign of bandwidths and hunts state."""
+what the campaign, its publication, a campaign of bandwidths and hunts state.
+
+All is computed with logarithms, in which parts add up. A publication does not state its own losses,
+so that a loss of the campaign explains between nothing and all of itself: `at most`.
+"""
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from operator import attrgetter, itemgetter
 from pathlib import Path
@@ -20,7 +25,7 @@ from ..compare.published import compare_published, no_number, rates_by_estimator
 from ..compare.verdicts import NOT_COMPARABLE
 from ..core.case import Topology
 from ..core.errors import UserError, unknown_name
-from ..core.frame import records, throughput
+from ..core.frame import ALONE_LONGEST, ALONE_MEAN, INPUT_SHARE, STEP_TIME, records, throughput
 from ..core.identity import CaseKey, case_key, read_parameters, topology_text
 from ..core.lists import counted, grouped, shortened
 from ..core.units import BANDWIDTH, per_second
@@ -35,10 +40,10 @@ from ..results.run_log import evidence_of
 from ..results.run_record import FoundRun
 from ..results.statement import with_conditions
 from ..stats.groups import rates_by_case, title
-from ..stats.ratios import LogRatio, published_ratio
-from ..stats.summary import BASELINE
-from . import budget
-from .budget import BudgetItem, Next, Observations, items_of, what_next
+from ..stats.intervals import LEVEL
+from ..stats.ratios import LogRatio, finite_exp, published_ratio, total, without
+from ..stats.sequential import mean_of_logs
+from ..stats.summary import BASELINE, step_parts
 
 ORDER = 165
 HELP = """
@@ -182,7 +187,7 @@ def budgets(
         row, smaller = case.row, [c for c in group if case.has_setting_of(c.number)]
         commands = _commands(results, case)
         if (conditions.get(case_key(row)) or {}).get("data") != "synthetic":
-            commands[budget.INPUT] = _run(results, case, case.number.topology, data="synthetic")
+            commands[INPUT] = _run(results, case, case.number.topology, data="synthetic")
         items = items_of(_evidence(results, case, smaller, bandwidth, [results, *hunts], commands))
         texts = {name: row[column] for column, name in _CONDITIONS.items() if row[column]}
         after = what_next(items, commands, rule.tolerance)
@@ -219,26 +224,26 @@ def _evidence(
 ) -> Observations:
     """The evidence of a case. Adds the commands that measure what it lacks."""
     key, topology = case_key(case.row), case.number.topology
-    about = {budget.DIFFERENCE: str(case)}
+    about = {DIFFERENCE: str(case)}
     smallest = min(group, key=lambda c: c.number.topology.world_size, default=case)
     base = smallest if smallest.number.topology.world_size < topology.world_size else None
     if base is not None:
-        about[budget.SMALLEST] = f"{base.number.topology}: {base}"
-        about[budget.SCALING] = f"per device, from {base.number.topology} to {topology}"
+        about[SMALLEST] = f"{base.number.topology}: {base}"
+        about[SCALING] = f"per device, from {base.number.topology} to {topology}"
     else:
         published = (n.topology for n in load_published() if case.has_setting_of(n))
         first = min(published, key=lambda each: each.world_size, default=topology)
-        about[budget.SCALING] = "the publication has no smaller topology"
+        about[SCALING] = "the publication has no smaller topology"
         if first.world_size < topology.world_size:
-            about[budget.SCALING] = f"the campaign has no runs on {first}"
-            commands[budget.SCALING] = _run(results, case, first)
+            about[SCALING] = f"the campaign has no runs on {first}"
+            commands[SCALING] = _run(results, case, first)
     of_case = [run for run in results.counted if run.case == key]
-    fractions, about[budget.CLOCKS] = _clocks(of_case)
+    fractions, about[CLOCKS] = _clocks(of_case)
     on = {host for run in of_case for host in run.hosts}
     no_bus = "" if bandwidth is None else f"--bandwidth has none on {topology}"
-    no_bus = no_bus if budget.BUS in commands else f"none is published on {topology}"
+    no_bus = no_bus if BUS in commands else f"none is published on {topology}"
     busses = {} if bandwidth is None else bus_bandwidths(bandwidth, on)
-    bus, about[budget.BUS] = busses.get(topology, (None, no_bus))
+    bus, about[BUS] = busses.get(topology, (None, no_bus))
     runs, size, ratio = _runs(results, key), topology.world_size, base.ratio if base else None
     devices = _of_devices(case, on, hunts, about, commands)
     return Observations(size, case.ratio, ratio, runs, fractions, bus, devices, about)
@@ -320,8 +325,8 @@ def _of_devices(
     ]
     # A product of matrices with n rows is 2 n**3 operations; a copy of n bytes moves 2 n.
     for name, kind, peak, unit, power, scale in (
-        (budget.MATRIX, "compute", peak_of(product, "bf16"), "TFLOP/s", 3, 1e12),
-        (budget.MEMORY, "memory", memory_of(product), "GB/s", 1, 1e9),
+        (MATRIX, "compute", peak_of(product, "bf16"), "TFLOP/s", 3, 1e12),
+        (MEMORY, "memory", memory_of(product), "GB/s", 1, 1e9),
     ):
         if peak is None:
             continue
@@ -339,19 +344,19 @@ def _commands(results: Results, case: Compared) -> dict[str, str]:
     bandwidth is published."""
     row, topology = case.row, case.number.topology
     commands = {
-        budget.DIFFERENCE: _run(results, case, topology, repeats=max(5, 2 * len(case.values))),
-        budget.CLOCKS: _run(results, case, topology),
+        DIFFERENCE: _run(results, case, topology, repeats=max(5, 2 * len(case.values))),
+        CLOCKS: _run(results, case, topology),
     }
     bus = (topology, ALL_REDUCE, family(row["accelerator"]))
     published = ((n, family(n.conditions.accelerator)) for n in load_published())
     if any((n.topology, n.workload_model, product) == bus for n, product in published):
         on = f"--nodes {topology.nodes} --gpus-per-node {topology.gpus_per_node}"
-        commands[budget.BUS] = f"dlperf run --model {ALL_REDUCE} {on}"
+        commands[BUS] = f"dlperf run --model {ALL_REDUCE} {on}"
     workloads = (m.workload for m in results.models if m.workload.name == row["workload"])
     if row["source"] != "builtin" and any(w.sources.builtin for w in workloads):
         # This project's own programs print them.
         parts = _run(results, case, topology, source="builtin")
-        commands |= {budget.WAITING: parts, budget.COMMUNICATION: parts}
+        commands |= {WAITING: parts, COMMUNICATION: parts}
     return commands
 
 
@@ -381,3 +386,175 @@ def _unusual(results: Results, row: Mapping[str, Any]) -> dict[str, object]:
     left_out = {name: default[name] for name in workload.if_changed}
     values = {name: {**usual, **left_out, **given}[name] for name in sorted(names)}
     return {name: value for name, value in values.items() if str(value) != str(usual[name])}
+
+
+# ---- the difference, its parts, and the losses that may explain it
+
+MEASURED, AT_MOST, NOT_MEASURED = "measured", "at most", "not measured"
+DIFFERENCE, SMALLEST, SCALING = "difference", "smallest topology", "scaling"
+INPUT, WAITING = "input", "waiting for the slowest rank"
+BUS, COMMUNICATION = "bus bandwidth", "exposed communication"
+CLOCKS, UNEXPLAINED = "clocks", "unexplained"
+MATRIX, MEMORY = "matrix products", "memory bandwidth"
+OF_STEPS = (INPUT, WAITING, BUS, COMMUNICATION)
+OF_SCALING = OF_STEPS[1:]
+_LEAST_LEFT = 1e-3  # of a step, where a log says that all of it was lost
+_TOO_FEW = "fewer than 3 runs, so no interval"
+_NO_PARTS = "the logs have no steps without communication"
+# What a loss is, and why it is not known.
+_ABOUT = {
+    INPUT: ("in this time, the program waits for data", "the logs do not state it"),
+    WAITING: ("in this part of a step, the mean rank waits", _NO_PARTS),
+    BUS: ("", "no --bandwidth given"),
+    COMMUNICATION: ("no computation hides this part of a step", _NO_PARTS),
+    CLOCKS: ("", "not every run has telemetry with the clocks of its GPUs"),
+    **dict.fromkeys((MATRIX, MEMORY), ("", "")),
+}
+
+
+@dataclass(frozen=True)
+class BudgetItem:
+    """`relative`: the difference as a fraction of the published speed, with its interval, and its
+    logarithm; None if it is not known. Of a loss that may explain the difference, all of it."""
+
+    name: str
+    kind: str
+    detail: str
+    relative: float | None = None
+    low: float | None = None
+    high: float | None = None
+    log_ratio: float | None = None
+
+
+@dataclass(frozen=True)
+class Observations:
+    """The measurements of a case. `whole` and `base`: its speed beside the published one, and that
+    of a smaller topology, if the campaign and the publication have one. `runs`: the metrics of each
+    run. `clocks`: of each run, the mean of its devices and the lowest, as fractions of the highest
+    clock. `bus`: the bus bandwidth as a fraction of the published one. `devices`: rates of a device
+    as fractions of the data sheet's, by item. `about`: details by item."""
+
+    world_size: int
+    whole: LogRatio
+    base: LogRatio | None = None
+    runs: Sequence[Mapping[str, float]] = ()
+    clocks: Sequence[tuple[float, float]] = ()
+    bus: float | None = None
+    devices: Mapping[str, float] = field(default_factory=dict)
+    about: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Next:
+    """The measurement that tells most, and its command."""
+
+    item: str
+    reason: str
+    command: str
+
+
+def items_of(evidence: Observations) -> list[BudgetItem]:
+    """The difference, its two parts, the losses that may explain it, and the rest."""
+    about, whole, base = evidence.about, evidence.whole, evidence.base
+    parts = {DIFFERENCE: whole} | ({SMALLEST: base} if base else {})
+    scaling = {SCALING: base and without(whole, base)} if evidence.world_size > 1 else {}
+    items = [_item(n, MEASURED, about.get(n, ""), r) for n, r in {**parts, **scaling}.items()]
+    factors = losses(evidence).items()
+    lost = {name: mean_of_logs([*map(math.log, each)], least=2) for name, each in factors}
+    for name, (meaning, why_not) in _ABOUT.items():
+        has_no_sheet = name in (MATRIX, MEMORY) and name not in about
+        if not has_no_sheet and not (name in OF_SCALING and evidence.world_size == 1):
+            loss = lost.get(name)
+            detail = about.get(name) or (meaning if loss else why_not)
+            items.append(_item(name, AT_MOST, detail, loss))
+    # Between what is left if no loss explains anything, and if each explains all that it can.
+    low, _ = whole.interval(LEVEL).ends
+    _, high = without(whole, total([*lost.values()])).interval(LEVEL).ends
+    kind, detail = MEASURED, "no loss is measured"
+    if low is None:
+        kind, detail = NOT_MEASURED, _TOO_FEW
+    elif lost and high is not None:
+        rest = "may" if high >= 0 else "cannot"
+        detail = f"the losses above {rest} explain all of what is missing"
+    return [*items, BudgetItem(UNEXPLAINED, kind, detail, None, low, high)]
+
+
+def losses(evidence: Observations) -> dict[str, list[float]]:
+    """The fraction that each loss leaves of each run's speed after the losses before it; only of
+    losses that all runs state."""
+    shares = [_shares(run, evidence) for run in evidence.runs]
+    factors: dict[str, list[float]] = {}
+    lost = [0.0] * len(shares)
+    for name in OF_STEPS:
+        if shares and all(name in of_run for of_run in shares):
+            now = [before + of_run[name] for before, of_run in zip(lost, shares, strict=True)]
+            left = [[max(_LEAST_LEFT, 1 - share) for share in each] for each in (now, lost)]
+            factors[name], lost = [b / a for b, a in zip(*left, strict=True)], now
+    if evidence.clocks and len(evidence.clocks) == len(evidence.runs):
+        # Waiting for a slow device is a loss of its own, if it was measured.
+        of_mean = WAITING in factors or evidence.world_size == 1
+        factors[CLOCKS] = [mean if of_mean else lowest for mean, lowest in evidence.clocks]
+    for name, rate in evidence.devices.items():
+        # Lower clocks are counted already; they slow matrix products down, too.
+        clocks = factors.get(CLOCKS) if name == MATRIX else None
+        factors[name] = [min(1.0, rate / clock) for clock in clocks or [1.0] * len(evidence.runs)]
+    return factors
+
+
+def _shares(run: Mapping[str, float], evidence: Observations) -> dict[str, float]:
+    """The shares of a run's step that were lost."""
+    shares = {INPUT: min(1.0, run[INPUT_SHARE])} if INPUT_SHARE in run else {}
+    case = {"step_time_median_s": run.get(f"{STEP_TIME}_median"), "slowest_rank": None}
+    case |= {f"{name}_s": run.get(name) for name in (ALONE_MEAN, ALONE_LONGEST)}
+    parts = step_parts({**case, "world_size": evidence.world_size})
+    if parts is None or evidence.world_size == 1 or parts.step <= 0:
+        return shares
+    shares[WAITING] = parts.waiting / parts.step
+    # Steps without communication do not wait for data either, so what is left of a step holds both.
+    exposed = max(0.0, parts.communication / parts.step - shares.get(INPUT, 0.0))
+    slow_bus = 0.0 if evidence.bus is None else exposed * (1 - min(1.0, evidence.bus))
+    if evidence.bus is not None:
+        shares[BUS] = slow_bus
+    return {**shares, COMMUNICATION: exposed - slow_bus}
+
+
+def _item(name: str, kind: str, detail: str, ratio: LogRatio | None) -> BudgetItem:
+    if ratio is None:
+        return BudgetItem(name, NOT_MEASURED, detail)
+    relative, ends = finite_exp(ratio.value) - 1, ratio.interval(LEVEL).ends
+    return BudgetItem(name, kind, detail, relative, *ends, ratio.value)
+
+
+def what_next(
+    items: Sequence[BudgetItem], commands: Mapping[str, str], tolerance: float
+) -> Next | None:
+    """The largest loss that is not measured, or else the widest interval; None if the case is not
+    slower than published by more than the tolerance. `commands`: those that measure an item; that
+    of the difference adds runs."""
+    by_name = {item.name: item for item in items}
+    whole = by_name[DIFFERENCE]
+    if whole.low is None:
+        return Next(DIFFERENCE, _TOO_FEW, commands[DIFFERENCE])
+    if whole.low >= -tolerance:
+        return None
+    unknown = [i.name for i in items if i.kind == NOT_MEASURED and i.name in commands]
+    size, name = max(
+        ((_largest_loss(n, by_name), n) for n in unknown), key=itemgetter(0), default=(0.0, "")
+    )
+    if size > 0:
+        return Next(name, f"not measured, may be up to {size:.1%}", commands[name])
+    widths = (((i.high or 0.0) - (i.low or 0.0), i.name) for i in items[:-1])
+    width, name = max(widths, key=itemgetter(0))
+    reason = f"the widest interval, {width:.1%}; more runs narrow it"
+    return Next(name, reason, commands[DIFFERENCE])
+
+
+def _largest_loss(name: str, items: Mapping[str, BudgetItem]) -> float:
+    """The loss of the part to which an item belongs, as a positive fraction."""
+    part = items.get(SCALING if name in OF_SCALING else SMALLEST)
+    if part is None or part.relative is None or name == INPUT:
+        part = items[DIFFERENCE]
+    sizes = [part.relative]
+    if name == BUS and items[COMMUNICATION].relative is not None:
+        sizes.append(items[COMMUNICATION].relative)
+    return min(max(0.0, -(size or 0.0)) for size in sizes)

@@ -1,1 +1,0 @@
-"""Two versions of anything, measured in turns and compared in pairs."""

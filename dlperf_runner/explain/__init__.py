@@ -1,1 +1,0 @@
-"""The budget of the difference between a campaign and a published number."""
