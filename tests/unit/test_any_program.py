@@ -605,6 +605,53 @@ def test_a_bar_may_change_between_its_two_units(tmp_path: Path, group: str, unit
         )
 
 
+def bars(*lengths: int, step_s: float = 0.04, every: int = 1, label: str = "") -> list[str]:
+    """The bars of tqdm, of so many steps each, one behind the other. The first 12 steps take four
+    times as long. A step in `every` is drawn, and its rate is smoothed."""
+    lines, trained = [], 0
+    for length in lengths:
+        drawn, elapsed, mean = [f"{label}  0%|          | 0/{length} [00:00<?, ?it/s]"], 0.0, 0.0
+        for step in range(1, length + 1):
+            trained += 1
+            elapsed += (last := step_s * (4 if trained <= 12 else 1))
+            mean = 0.3 * last + 0.7 * (mean or last)
+            rate = f"{1 / mean:5.2f}it/s" if mean < 1 else f"{mean:5.2f}s/it"
+            times = f"{int(elapsed) // 60:02}:{int(elapsed) % 60:02}<00:09"
+            if step % every < 2 or step == length:
+                bar = f"{'#' * (step // 30)}{step % 10}".ljust(12)
+                drawn.append(f"{label}{step:3d}%|{bar}| {step}/{length} [{times}, {rate}]")
+        lines.append("\r".join(drawn))
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("lines", "rate", "words"),
+    [
+        (bars(300, 300, 300), 25.0, ""),
+        (bars(300, 40, 300, 40), 25.0, "bars of 300 steps count, and no others"),
+        (bars(300, every=5), 25.0, ""),
+        (bars(300, 300, every=7, label="Training:"), 25.0, ""),
+        (bars(100, 100, step_s=2.5), 0.4, ""),  # smoothed more slowly than the warm-up ends
+    ],
+)
+def test_bars_without_the_number_of_their_epoch(
+    here: Path, lines: list[str], rate: float, words: str
+) -> None:
+    path = write(here / NAME, lines)
+    regex = suggested(only(load(path)))
+    options = {"step_time_unit": "s"} if "step_time" in regex else {"unit": "steps"}
+    results = load(path, regex=regex, **options)
+    assert throughput(results) == pytest.approx(8 * 128 * rate, rel=0.003)
+    assert words in " ".join(results.notes)
+
+
+def test_a_bar_that_two_processes_draw_is_refused(here: Path) -> None:
+    one, other = (line.split("\r") for line in bars(300, 300))
+    path = write(here / NAME, [*one[:100], *other[:90], *one[100:], *other[90:]])
+    problem = only(load(path, regex=suggested(only(load(path))), unit="steps"))
+    assert problem.problem == "a progress bar begins again before its end"
+
+
 @pytest.mark.parametrize("drawn", [1, 4])
 @pytest.mark.parametrize(
     "settings",
