@@ -33,7 +33,8 @@ _OF_ALL = re.compile(r"/\d{1,12}(?:\]| \[)")  # TRAIN [0][10/500], or the count 
 _WHOSE = r"(?:(?:/|[-_ ]per[-_ ])(?:gpu|device|core|chip|node|replica|worker))?"
 _PLACE = "\0"  # of a number, in the shape of a line
 _TIMES = re.compile(rf"{_PLACE}(?::{_PLACE}){{1,2}}")  # 1:02:03 as 02:03
-_BAR = r"\u2500-\u259f"  # characters of progress bars, which grow
+_BAR = r"\u2500-\u259f#"  # characters of progress bars, which grow
+_PART_OF_BAR = re.compile(r"(?<=%\|)(#{0,400})\d(?= {0,400}\|)")  # |##4   | in ASCII
 # Not the name of the next number: loss: 2.1 samples/s: 812.5
 _RATE_UNIT = re.compile(
     rf"\s{{0,2}}(?:{THINGS}(?:/| per )s(?:ec(?:ond)?)?|fps(?! \w))\b(?![:=] ?\d)", re.IGNORECASE
@@ -220,7 +221,7 @@ def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
     for block in blocks(pieces, [b""]):
         for line in re.split(rb"[\r\n]", block.data):
             if 0 < len(line) < _LONGEST:
-                yield line.decode("utf-8", "replace")
+                yield _PART_OF_BAR.sub(r"\1#", line.decode("utf-8", "replace"))
 
 
 def _step(lines: Sequence[str]) -> int | None:
