@@ -34,7 +34,7 @@ _WHOSE = r"(?:(?:/|[-_ ]per[-_ ])(?:gpu|device|core|chip|node|replica|worker))?"
 _PLACE = "\0"  # of a number, in the shape of a line
 _TIMES = re.compile(rf"{_PLACE}(?::{_PLACE}){{1,2}}")  # 1:02:03 as 02:03
 _BAR = r"\u2500-\u259f#"  # characters of progress bars, which grow
-_PART_OF_BAR = re.compile(r"(?<=%\|)(#{0,400})\d(?= {0,400}\|)")  # |##4   | in ASCII
+_PART_OF_BAR = re.compile(r"(?<=%\|)(#{0,200}+)\d(?= {0,200}+\|)")  # |##4   | in ASCII
 # Not the name of the next number: loss: 2.1 samples/s: 812.5
 _RATE_UNIT = re.compile(
     rf"\s{{0,2}}(?:{THINGS}(?:/| per )s(?:ec(?:ond)?)?|fps(?! \w))\b(?![:=] ?\d)", re.IGNORECASE
