@@ -63,12 +63,19 @@ def confirmed_settings(
             confirmed.add(what)
         is_same = value == value_wanted or same_precision(value, value_wanted)
         if value_wanted is not None and not is_same:
+            hint = _about_nodes(field, value, expected)
+            if (
+                field == "warmup_steps"
+                and last_step
+                and expected.by("number of steps") != "the plan"
+            ):
+                hint = f"if the log is whole, state its steps: --total-steps {last_step}"
             raise UserError(
                 f"the {what} contradicts {by or expected.by(what)}",
                 where=f"{name}:{line}",
                 expected=str(value_wanted),
                 found=_shown(value),
-                hint=_about_nodes(field, value, expected),
+                hint=hint,
             )
     if "global batch size" in confirmed:
         confirmed.add("batch size")
