@@ -371,7 +371,8 @@ def _is_of_batch(line: str, number: re.Match[str]) -> bool:
 
 def _is_named(before: str, word: re.Pattern[str]) -> bool:
     match = word.search(before)
-    return match is not None and not _PART.search(before[: match.start()])
+    is_since = match is not None and "since" in match[0]  # time_since_last_print=
+    return match is not None and not is_since and not _PART.search(before[: match.start()])
 
 
 def _is_mean(line: str, number: re.Match[str]) -> bool:

@@ -404,6 +404,7 @@ LIKELY = {
         r"Batch +(?P<step_time>",
     "ctdet/d train: [1][{n}/99]|Tot: 0:00:02 |loss 5.9 |Data 0.001s(0.002s) |Net {r}s":
         r"\|Net +(?P<step_time>",
+    "nsamp: {n}, time_since_last_print: {r}, p0loss = 2.80": None,  # KataGo
     "0.5 DEBUG TRAIN Batch 0/{n} loss 2{r} lr 0.1": None,
     "Iteration: 1%|# | {n}/99 [0:01<0:02, {r}s/it]\nEpoch: 1%|# | {n}/99 [1:00:01<0:02, 9.1s/it]":
         r"Iteration: +.*?\| +(?P<step>",
