@@ -99,9 +99,8 @@ def parse(
         log.has_ranks = log.has_ranks or any(rank is not None for rank in block.ranks)
         if rank is None or form.rank_rates:
             ranks.add(form, block, of_rank)
-        if watch:
-            watch(of_rank)
-        for header in headers(form, block, of_rank):
+        watched = (watch(of_rank) or ()) if watch else ()
+        for header in sorted((*headers(form, block, of_rank), *watched), key=lambda h: h.line):
             # A program may print the same thing in every step.
             without_line = tuple(vars(header).values())[1:]
             if header.final_samples_per_second or without_line not in stated:

@@ -25,6 +25,8 @@ accuracy is `acc`, as before Keras 2.3.
 It is not if it has the bar of the first step, a line "Train for 782 steps", or the lines of a later
 version.
 
+Where each rank of Horovod prints, the first line of an epoch counts if their times agree.
+
 The tutorial's `Number of devices: 8` says on how many devices the process trains.
 
 Source: keras-team/keras 3422977 and v2.15, keras/src/utils/progbar.py and generic_utils.py;
@@ -37,6 +39,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 from . import text
@@ -46,6 +49,7 @@ from .steps import counted_blocks
 
 _SECONDS = {b"us": 1e-6, b"ms": 1e-3, b"s": 1.0}
 _MOST_ROUNDED = 0.05  # of a time, as a share
+_ALIKE = 1.1  # times of processes, the longest by the shortest
 _EPOCH = rb"Epoch (?P<epoch>\d{1,6}+)/\d{1,6}+[ \r\n]"
 _LOSS = re.compile(rb" - loss: ([^\s\x08]{1,40}+)")
 _LONGEST = 2000  # bytes in the line of an epoch
@@ -155,15 +159,32 @@ def _seconds(length: int, first: _End, others: Sequence[_End]) -> tuple[float, f
     return (least + most) / 2, (most - least) / 2
 
 
+def _are_ranks(epochs: Sequence[Sequence[_End]]) -> bool:
+    """True if several processes end each epoch: equally many, about equally fast, and all before
+    the next one."""
+    in_turn = all(a[-1].line < b[0].line for a, b in pairwise(epochs) if a and b)
+    times = [[end.step for end in epoch] for epoch in epochs]
+    alike = all(
+        max(each) - 2 * epoch[0].half <= _ALIKE * min(each)
+        for each, epoch in zip(times, epochs, strict=True)
+        if each
+    )
+    return len(epochs) > 1 and len({len(epoch) for epoch in epochs}) == 1 and in_turn and alike
+
+
 def _of_epochs(table: StepTable, ends: Mapping[tuple[int, int], Sequence[_End]]) -> StepTable:
     """The table of these epochs. Lines with another number of steps are of an evaluation."""
     lines: list[int] = []
     notes: set[str] = set()
     length = next((length for _, length in ends), 0)
     trained = [(epoch, of_epoch) for (epoch, steps), of_epoch in ends.items() if steps == length]
+    finishes = [[end for end in of_epoch if end.elapsed] for _, of_epoch in trained]
+    are_ranks = _are_ranks(finishes)
     for index, (epoch, (first, *others)) in enumerate(trained):
-        finished = [end for end in (first, *others) if end.elapsed]
-        if len(finished) > 1:
+        finished = finishes[index]
+        if len(finished) > 1 and are_ranks:
+            notes.add(f"{len(finished)} processes print each epoch; the first line counts")
+        elif len(finished) > 1:
             raise LineError(
                 finished[1].line,
                 f"epoch {epoch} ends twice",

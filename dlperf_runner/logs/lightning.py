@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -39,7 +39,7 @@ from .records import Columns, Format, Header, LineError, StepTable, stated
 from .statements import headers
 from .steps import counted_blocks
 
-_PARTS = 10  # of an epoch
+PARTS = 10  # of an epoch
 _ROUNDED = 0.005  # two decimals
 _NEAR = 1.5  # seconds
 _FEW = 0.1  # damaged lines, as a share
@@ -49,7 +49,7 @@ _CONSUMED = re.compile(
 )
 
 
-class _Update(NamedTuple):
+class Update(NamedTuple):
     """A bar at a time. `rate` is in steps per second; `least` and `most`, in seconds, are the times
     since the start of the epoch that agree with it if it is a mean since then. `elapsed` is the
     printed time in whole seconds."""
@@ -70,34 +70,36 @@ class _Update(NamedTuple):
 
 
 @dataclass
-class _Epoch:
+class Epoch:
+    """The bar of an epoch with so many steps; `validated`: its validation has begun."""
+
     length: int
-    updates: list[_Update] = field(default_factory=list)
+    updates: list[Update] = field(default_factory=list)
     validated: bool = False
 
 
-def _update(match: re.Match[bytes], line: int) -> _Update | None:
+def update_of(match: re.Match[bytes], line: int) -> Update | None:
     """The content of a match; None if its bar has not begun to count."""
     step, rate, elapsed = int(match["step"]), float(match["rate"]), 0
     for part in match["elapsed"].split(b":"):
         elapsed = 60 * elapsed + int(part or 0)
     low, high = max(rate - _ROUNDED, 1e-9), rate + _ROUNDED
-    if match["unit"] == b"s/it":
+    if match["unit"].startswith(b"s/"):
         low, high, rate = 1 / high, 1 / low, 1 / rate if rate else 0.0
     if not step or not 0 < rate < text.FASTEST:
         return None
     (loss,) = text.optional_numbers([match["loss"] or b""])
-    return _Update(step, rate, step / high, step / low, elapsed, loss, line)
+    return Update(step, rate, step / high, step / low, elapsed, loss, line)
 
 
 def _read(
     form: Format, entry: re.Pattern[bytes], pieces: Iterable[bytes]
-) -> tuple[list[Header], dict[int, _Epoch]]:
+) -> tuple[list[Header], dict[int, Epoch]]:
     """The headers, and the updates of each epoch, of the first rank that has a bar."""
     scan = re.compile(rb"(?P<validation>%s)|%s" % (_VALIDATION, entry.pattern))
     stated: list[Header] = []
-    epochs: dict[int, _Epoch] = {}
-    epoch, consumed = None, list[tuple[_Update, int | None]]()
+    epochs: dict[int, Epoch] = {}
+    epoch, consumed = None, list[tuple[Update, int | None]]()
     markers = [form.marker, _VALIDATION, *(s.marker.encode() for s in form.statements)]
     for block, of_rank in counted_blocks(form, pieces, markers=markers):
         stated += headers(form, block, of_rank)
@@ -111,8 +113,8 @@ def _read(
                 continue
             line = of_rank.numbers[row] if of_rank.numbers else of_rank.first + row
             number, length = int(match["epoch"]), match["of_epoch"] or b""
-            epoch = epochs.setdefault(number, _Epoch(int(length) if length.isdigit() else 0))
-            update, last = _update(match, line), epoch.updates[-1:]
+            epoch = epochs.setdefault(number, Epoch(int(length) if length.isdigit() else 0))
+            update, last = update_of(match, line), epoch.updates[-1:]
             if update and not epoch.validated and not (last and update.step <= last[0].step):
                 epoch.updates.append(update)
                 seek = has_samples and len(consumed) < 2
@@ -125,7 +127,7 @@ def _read(
     return stated + _global_batch(consumed), epochs
 
 
-def _global_batch(consumed: Sequence[tuple[_Update, int | None]]) -> list[Header]:
+def _global_batch(consumed: Sequence[tuple[Update, int | None]]) -> list[Header]:
     """The batch of a step of NeMo's Megatron models, which all devices share: the samples between
     two bars, by their steps. Raises LineError if the bars have only rounded samples."""
     if not consumed:
@@ -143,7 +145,7 @@ def _global_batch(consumed: Sequence[tuple[_Update, int | None]]) -> list[Header
     return [Header(first.line, global_batch_size=(after - before) // steps)]
 
 
-def _are_means(epochs: Iterable[_Epoch]) -> bool:
+def are_means(epochs: Iterable[Epoch]) -> bool:
     """True if rates are means since the start of an epoch: the printed time agrees, and the time
     that follows never goes back."""
     number = contradictions = 0
@@ -156,13 +158,13 @@ def _are_means(epochs: Iterable[_Epoch]) -> bool:
     return contradictions <= _FEW * number
 
 
-def _interval(epochs: Iterable[_Epoch]) -> int:
+def _interval(epochs: Iterable[Epoch]) -> int:
     """The usual number of steps between two updates."""
     steps = ([0, *(update.step for update in epoch.updates)] for epoch in epochs)
     return median_high([b - a for one in steps for a, b in pairwise(one)] or [0])
 
 
-def _of_means(epoch: _Epoch, every: int) -> Iterator[tuple[_Update, float]]:
+def _of_means(epoch: Epoch, every: int) -> Iterator[tuple[Update, float]]:
     """The rate of each part of an epoch whose rates are means since its start, with the update at
     its end. A part without updates near its ends has none."""
     updates = [update for update in epoch.updates if update.seconds is not None]
@@ -189,7 +191,7 @@ def _of_means(epoch: _Epoch, every: int) -> Iterator[tuple[_Update, float]]:
         before = time if near else None
 
 
-def _of_steps(epoch: _Epoch, every: int) -> Iterator[tuple[_Update, float]]:
+def _of_steps(epoch: Epoch, every: int) -> Iterator[tuple[Update, float]]:
     """The rate of each part of an epoch whose rates are those of the steps before them. Raises
     LineError if the printed time contradicts them."""
     first = trained = None
@@ -214,16 +216,20 @@ def _of_steps(epoch: _Epoch, every: int) -> Iterator[tuple[_Update, float]]:
 
 def as_table(form: Format, entry: re.Pattern[bytes], pieces: Iterable[bytes]) -> StepTable:
     """The rates of the parts of each epoch. Raises LineError if they are not to be understood."""
-    stated, epochs = _read(form, entry, pieces)
+    return table_of(*_read(form, entry, pieces))
+
+
+def table_of(stated: list[Header], epochs: Mapping[int, Epoch]) -> StepTable:
+    """The rates of the parts of these epochs. Raises LineError if they contradict their times."""
     columns, lines = Columns(), []
     first = next(iter(epochs), 0)
     length = epochs[first].length if epochs else 0
     longest = max((epoch.updates for epoch in epochs.values()), key=len, default=[])
     # A run may end within its first epoch, and an excerpt before its first tenth.
     last = longest[-1].step if longest else 0
-    trained = last if len(longest) > 2 * _PARTS or last < length // _PARTS else length
-    every = max(1, min(length, trained) // _PARTS, _interval(epochs.values()))
-    parts = _of_means if _are_means(epochs.values()) else _of_steps
+    trained = last if len(longest) > 2 * PARTS or last < length // PARTS else length
+    every = max(1, min(length, trained) // PARTS, _interval(epochs.values()))
+    parts = _of_means if are_means(epochs.values()) else _of_steps
     for number, epoch in epochs.items():
         for update, rate in parts(epoch, every):
             columns.steps.append((number - first) * length + update.step)

@@ -33,7 +33,8 @@ _OF_ALL = re.compile(r"/\d{1,12}(?:\]| \[)")  # TRAIN [0][10/500], or the count 
 _WHOSE = r"(?:(?:/|[-_ ]per[-_ ])(?:gpu|device|core|chip|node|replica|worker))?"
 _PLACE = "\0"  # of a number, in the shape of a line
 _TIMES = re.compile(rf"{_PLACE}(?::{_PLACE}){{1,2}}")  # 1:02:03 as 02:03
-_BAR = r"\u2500-\u259f"  # characters of progress bars, which grow
+_BAR = r"\u2500-\u259f#"  # characters of progress bars, which grow
+_PART_OF_BAR = re.compile(r"(?<=%\|)(#{0,200}+)\d(?= {0,200}+\|)")  # |##4   | in ASCII
 # Not the name of the next number: loss: 2.1 samples/s: 812.5
 _RATE_UNIT = re.compile(
     rf"\s{{0,2}}(?:{THINGS}(?:/| per )s(?:ec(?:ond)?)?|fps(?! \w))\b(?![:=] ?\d)", re.IGNORECASE
@@ -49,15 +50,16 @@ _PLAIN_RATE_UNIT = re.compile(r"/s(?:ec)?\b")
 _PREFIX = re.compile(r"[kKMG](?![^\W_])")
 _TIME_UNIT = re.compile(r"\s{0,2}(?:ms|milliseconds|s|secs?|seconds)\b")
 _COUNTED = ("step", "epoch", "of_epoch")
-_MS = re.compile(r"\s{0,2}(?:ms|milliseconds)\b")
+_ALONE = re.compile(r"\s{0,2}(?:ms|milliseconds|seconds)\b(?! (?:left|remaining|elapsed|since))")
 _TIME_OF_STEP = re.compile(
-    r"\s{0,2}(?:ms|s|secs?|seconds)/(?:step|it|iter|iteration|batch|ba|update)\b"
+    r"\s{0,2}(?:ms|s|secs?|seconds) ?/ ?(?:step|it|iter|iteration|batch|ba|update)\b"
 )
 _TIME_WORD = re.compile(
     r"(?:time|timing|elapsed|duration|dt|\bbt|(?:batch|step|iter)_cost|(?:ms|s|sec)/(?:b|batch|it|iter|step))"
     r"[^\d|,]{0,24}$",
     re.IGNORECASE,
 )
+_TIME_OF_BATCH = re.compile(r"(?:\bbatch|\|net) $", re.IGNORECASE)  # of a fraction
 _OTHER_UNIT = re.compile(r"\s?(?:iter|iteration|step|batche?|image|sample)s?\b")
 _WHOLE_STEP = re.compile(r"(?:step|iter|iteration|batch|\bbt|total)[^\d|,]{0,24}$", re.IGNORECASE)
 _TIME_PER_STEP = re.compile(r"time per (?:step|iter|iteration|batch)[^\d|,]{0,24}$", re.IGNORECASE)
@@ -174,7 +176,9 @@ def _of_two_lines(kinds: Sequence[_Kind]) -> LikelyLine | None:
         line = LikelyLine(lines[0].strip(), regex, besides="the step of another line")
         if rate[1] == "rate":
             return line
-        if _WHOLE_STEP.search(lines[0][: rows[0][rate[0]].start()]):
+        number = rows[0][rate[0]]
+        is_of_step = _TIME_OF_STEP.match(lines[0], number.end())
+        if is_of_step or _WHOLE_STEP.search(lines[0][: number.start()]):
             times.append(line)
     return times[0] if times else None
 
@@ -220,7 +224,7 @@ def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
     for block in blocks(pieces, [b""]):
         for line in re.split(rb"[\r\n]", block.data):
             if 0 < len(line) < _LONGEST:
-                yield line.decode("utf-8", "replace")
+                yield _PART_OF_BAR.sub(r"\1#", line.decode("utf-8", "replace"))
 
 
 def _step(lines: Sequence[str]) -> int | None:
@@ -330,7 +334,9 @@ def _rate(
         named = [
             n
             for n, m in places
-            if _is_named(line[: m.start()], word) and not _OTHER_UNIT.match(line, m.end())
+            if (_is_named(line[: m.start()], word) or (group == DURATION and _is_of_batch(line, m)))
+            and not _OTHER_UNIT.match(line, m.end())
+            and (group == DURATION or not _TIME_UNIT.match(line, m.end()))  # 0.01 rate, 1.4 seconds
         ]
         in_unit = [
             n
@@ -341,7 +347,7 @@ def _rate(
         if group == DURATION:
             of_step = [n for n, m in places if _TIME_OF_STEP.match(line, m.end())]
             of_step = of_step or [n for n in in_unit if n in named]
-            if len(in_unit) > 1 or not all(_is_step_in_ms(line, numbers[n]) for n in in_unit):
+            if len(in_unit) > 1 or not all(_is_step_alone(line, numbers[n]) for n in in_unit):
                 in_unit = []
             in_unit = of_step or in_unit
             named, in_unit = ([n for n in each if n not in elapsed] for each in (named, in_unit))
@@ -353,15 +359,20 @@ def _rate(
     return next(usual, candidates[0] if candidates else None)
 
 
-def _is_step_in_ms(line: str, number: re.Match[str]) -> bool:
-    """True if a time in ms needs no word: nobody prints times since the start so."""
+def _is_step_alone(line: str, number: re.Match[str]) -> bool:
+    """True if a time in ms or `seconds` needs no word: those since the start grow."""
     is_part = _PART.search(line[: number.start()]) is not None
-    return _MS.match(line, number.end()) is not None and not is_part
+    return _ALONE.match(line, number.end()) is not None and not is_part
+
+
+def _is_of_batch(line: str, number: re.Match[str]) -> bool:
+    return "." in number[0] and _TIME_OF_BATCH.search(line[: number.start()]) is not None
 
 
 def _is_named(before: str, word: re.Pattern[str]) -> bool:
     match = word.search(before)
-    return match is not None and not _PART.search(before[: match.start()])
+    is_since = match is not None and "since" in match[0]  # time_since_last_print=
+    return match is not None and not is_since and not _PART.search(before[: match.start()])
 
 
 def _is_mean(line: str, number: re.Match[str]) -> bool:

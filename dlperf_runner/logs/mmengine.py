@@ -23,8 +23,8 @@ In 2020, a line of an evaluation, `Iter(val) [4000]<TAB>mIoU: ...`, replaced tha
 
 The number of GPUs and the configuration stand before: `GPU number: 8`, and
 `    samples_per_gpu=2,` of mmcv. Mixed precision has `type='AmpOptimWrapper'` in the place of
-`OptimWrapper` or, in mmcv, `fp16 = dict(loss_scale=512.0)`. The batch of mmengine is not read: the
-loaders of training and of validation state theirs in equal lines.
+`OptimWrapper` or, in mmcv, `fp16 = dict(loss_scale=512.0)`. mmengine's batch is the one in
+`train_dataloader = dict(`; the loaders of validation and test have others.
 
 Source: open-mmlab/mmengine 2543429, mmengine/runner/log_processor.py; open-mmlab/mmcv 9db49e5
 (2018), 0d5332a (2020) and 9185eee (2022), mmcv/runner/hooks/logger/text.py and log_buffer.py.
@@ -32,10 +32,14 @@ Source: open-mmlab/mmengine 2543429, mmengine/runner/log_processor.py; open-mmla
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from . import text
-from .records import Expression, Format, stated
+from .reader import Block
+from .records import Expression, Format, Header, stated
 from .statements import EXACT
 
 _COUNTED = rb" {0,8}+(?P<step>\d{1,9}+)/"
@@ -47,6 +51,32 @@ _OLD_TIME = (
 _NEW_TIME = (
     rb" {1,2}+(?>[^\r\n]{0,400}?(?<!\w)time: )(?P<rate>%s) {1,2}+" % text.WORD + _WAITED + _LOSS
 )
+
+_LOADER = re.compile(
+    rb"^(?:(?P<loader>\w{1,16}_dataloader) = dict\(| {4,5}(?=batch_size=))"
+    rb"(?:batch_size=(?P<batch>[1-9]\d{0,8}+)[,)])?",
+    re.MULTILINE,
+)
+
+
+class _Batch:
+    """The batch of the loader of training, which may stand on a line of its own."""
+
+    markers: ClassVar[tuple[bytes, ...]] = (b"_dataloader = dict(", b"    batch_size=")
+
+    def __init__(self) -> None:
+        self._is_of_training = False
+
+    def __call__(self, block: Block) -> Sequence[Header]:
+        stated: list[Header] = []
+        for part in _LOADER.finditer(block.data):
+            if part["loader"]:
+                self._is_of_training = part["loader"] == b"train_dataloader"
+            if part["batch"] and self._is_of_training:
+                line, batch = block.line(part.start()), int(part["batch"])
+                stated.append(Header(line, batch_size_per_device=batch))
+        return stated
+
 
 _STEPS = Format(
     name="mmengine",
@@ -69,6 +99,7 @@ _STEPS = Format(
     rates_are_per="step",
     counts_batches=True,
     framework="pytorch",
+    watch=_Batch,
 )
 _OLD_EPOCHS = replace(
     _STEPS,

@@ -55,6 +55,10 @@ STEP = (
     rb"(?:(?>[^\r\n]{0,2000}?, avg_samples: )(?P<samples>\d{1,9}+)(?>(?:\.0{1,9}+)?)(?=,))?"
     rb"(?>[^\r\n]{0,2000}?, ips: )(?P<rate>%(w)s) %(samples)s" % _RATE
 )
+_CAVEAT = (
+    "rates of PaddleClas before April 2024 are means since the sixth step of an epoch, so that they"
+    " hold a part of the warm-up"
+)
 _STEPS = Format(
     name="paddle",
     sample="global step 20 / 1000, loss: 7.9, ... ips: 160.51234 sequences/sec",
@@ -71,8 +75,6 @@ _STEPS = Format(
     ),
     rates_are_per="device",
     framework="paddle",
-    caveat="rates of PaddleClas before April 2024 are means since the sixth step of an epoch, so"
-    " that they hold a part of the warm-up",
 )
 _OCR_2020 = replace(
     _STEPS,
@@ -132,6 +134,7 @@ _CLAS = replace(
     sample="[Train][Epoch 1/120][Iter: 10/304]lr: ... loss: 6.87, ... ips: 313.89 samples/s",
     marker=b"[Train][Epoch ",
     entry=_train(rb"(?<!plsc INFO: )"),
+    caveat=_CAVEAT,
 )
 _CLAS_STATIC = replace(
     _STEPS,
@@ -142,6 +145,7 @@ _CLAS_STATIC = replace(
         rb"(?>[^\r\n]{0,400}?\bloss: {1,8}+)(?P<loss>[^\s,]{1,64}+)"
         rb"(?>[^\r\n]{0,2000}? s, ips: )(?P<rate>%(w)s) %(samples)s" % _RATE
     ),
+    caveat=_CAVEAT,
 )
 _TRANSFORMER = replace(
     _STEPS,

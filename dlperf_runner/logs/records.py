@@ -179,12 +179,12 @@ class Entries(Protocol):
 
 
 class Watch(Protocol):
-    """A reader of a log from block to block. Its lines have one of the `markers`. Raises LineError
-    if they show that the rates are not usable."""
+    """A reader of a log from block to block. Its lines have one of the `markers`. Returns headers
+    that take several lines. Raises LineError if they show that the rates are not usable."""
 
     markers: ClassVar[tuple[bytes, ...]]
 
-    def __call__(self, block: Any, /) -> None: ...
+    def __call__(self, block: Any, /) -> Sequence[Header] | None: ...
 
 
 class Expression:

@@ -68,7 +68,7 @@ def confirmed_settings(
                 where=f"{name}:{line}",
                 expected=str(value_wanted),
                 found=_shown(value),
-                hint=_about_nodes(field, value, expected),
+                hint=_hint(field, value, expected, last_step),
             )
     if "global batch size" in confirmed:
         confirmed.add("batch size")
@@ -94,7 +94,9 @@ def same_precision(a: object, b: object) -> bool:
     return bool(first & second) or {*first, *second} == {"amp", "fp16"}
 
 
-def _about_nodes(field: str, value: object, expected: Expected) -> str | None:
+def _hint(field: str, value: object, expected: Expected, last_step: int | None) -> str | None:
+    if field == "warmup_steps" and last_step and expected.by("") != "the plan":
+        return f"if the log is whole, state its steps: --total-steps {last_step}"
     if field != "nodes":
         return None
     devices = expected.topology.gpus_per_node

@@ -27,6 +27,8 @@ from ..core.lists import grouped, natural
 from ..core.units import SAMPLES
 from ..logs import mllog
 from ..logs.pattern import DURATION, counted_in, counts_steps, of_pattern, seconds_of
+from ..logs.running_means import with_differences
+from ..logs.tqdm_bars import with_bars
 from .archives import Member, laid_out, members_of, stem_of_archive
 from .log_file import EMPTY, NO_RATE, LogFile
 from .log_name import directories_above, stem_of
@@ -397,7 +399,8 @@ def run_at(place: Place, candidates: Candidates) -> tuple[FoundRun, LogFile] | S
         shown = None if error.problem == NO_RATE else error
         return Skipped(place.path, error.problem, shown, content=place.content)
     if sample is not None:
-        form = stated_format(statement, sample, str(place.path))
+        form = with_bars(stated_format(statement, sample, str(place.path)), log.pieces)
+        form = with_differences(form, log.pieces)
         log = LogFile(place.path, form, place.content)
     try:
         run = named_run(log, path_words, candidates, statement)

@@ -119,7 +119,8 @@ class PathWords(NamedTuple):
     their number, if a name of the path says it without that of the devices. `by`:
     whose name that is, the file's or, if it says no settings, that of a directory.
     `topology_directory` and `batch_directories` say a topology and a batch size alone;
-    `accelerator_directory` names it and what it says; `model_directory` is named after a model."""
+    `accelerator_directory` names it and what it says; `model_directory` is named after a model.
+    `batches` and `precisions`: those of directories that say nothing but settings, and which."""
 
     first: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
@@ -135,6 +136,8 @@ class PathWords(NamedTuple):
     batch_directories: tuple[str, ...] = ()
     accelerator_directory: tuple[str, str] | None = None
     model_directory: str | None = None
+    batches: tuple[tuple[int, str], ...] = ()
+    precisions: tuple[tuple[str, str], ...] = ()
     by: str = BY_NAME
 
     @property
@@ -302,6 +305,7 @@ def _of_directories(
     topology = next(filter(_topology_of_directory, directories), None)
     named = [words for words in map(_words_of_directory, directories) if words]
     likely = [words for words in named if words.settings + (words.repeat is not None) > 1]
+    alone = [words for words in named if not words.first and not words.others]
     has_nodes = any(_NODES.search(name.lower()) for name in directories)
     has_product = any(map(PRODUCT.fullmatch, directories))
     if topology or has_product or has_nodes or next(_devices_alone(directories), None):
@@ -317,6 +321,8 @@ def _of_directories(
             "model_directory": next(filter(None, map(_model_of, directories)), None),
             "batch_directories": tuple(filter(_BATCH_DIRECTORY.fullmatch, directories)),
             "accelerator_directory": next(_accelerators(directories), None),
+            "batches": tuple((w.batch_size, w.by) for w in alone if w.batch_size),
+            "precisions": tuple((w.precision, w.by) for w in alone if w.precision),
         },
     )
 

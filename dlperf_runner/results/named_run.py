@@ -363,8 +363,19 @@ class _Identification:
         if (needed or field in self.statement) and field in self.head:
             yield self.head[field]
 
-    def _agreed(self, field: str, statements: Iterator[Stated] | Sequence[Stated]) -> Any:
-        """The value that all sources give; None if there is none."""
+    def _agreed(
+        self,
+        field: str,
+        statements: Iterator[Stated] | Sequence[Stated],
+        of_directories: Sequence[tuple[Any, str]] = (),
+    ) -> Any:
+        """The value that all sources give, and the directories if no log and no option does; None
+        if there is none."""
+        statements, hint = [*statements], None
+        if {stated.by for stated in statements} <= {BY_NAME}:
+            others = [Stated(*named) for named in of_directories]
+            statements += others
+            hint = f"state the right one with --{field.replace(' ', '-')}, or in mapping.yml"
         first: Stated | None = None
         for stated in statements:
             first = first or stated
@@ -374,6 +385,7 @@ class _Identification:
                     where=str(self.path),
                     expected=str(first.value),
                     found=str(stated.value),
+                    hint=hint,
                 )
         return first and first.value
 
@@ -395,7 +407,7 @@ class _Identification:
             raise UserError(
                 "the batch size must be at least 1", where=str(self.path), found=self.path.name
             )
-        batch = self._agreed("batch size", statements)
+        batch = self._agreed("batch size", statements, self.words.batches if statements else ())
         tokens = self.entry.workload.unit == TOKENS and any(h.tokens_per_step for h in self.headers)
         if batch is None and self.log.form.rates_are_per == "step" and not tokens:
             option = "--batch-size"
@@ -421,7 +433,8 @@ class _Identification:
         dtypes = self.entry.workload.dtypes
         if not statements and len(dtypes) == 1 and self.headers:  # it would state another one
             return next(iter(dtypes))
-        precision = self._agreed("precision", statements)
+        of_directories = self.words.precisions if statements else ()
+        precision = self._agreed("precision", statements, of_directories)
         if precision is None:
             raise self._missing("precision", "a name like rn50_b128_fp32_1.log", "--precision")
         if "|" not in str(precision):

@@ -397,6 +397,15 @@ LIKELY = {
     "iter {n}: {r} FPS\nMap: 1%|# | {n}/99 [00:01<00:02, 99.1 examples/s]\n"
     "Map: 2%|# | {n}/99 [00:01<00:02, 99.2 examples/s]": r": +(?P<rate>[\d.,]*\d) +FPS",
     "10:00:{n}: step {n}, duration = {r}": r"duration += +(?P<step_time>",
+    # Darknet; hszhao/semseg; CenterNet; WeNet, whose Batch is no time.
+    " {n}: 3.27, 3.02 avg loss, 0.010 rate, {r} seconds, 64 images, 30.8 hours left":
+        r"rate, +(?P<step_time>",
+    "Epoch: [1/200][{n}/371] Data 0.001 (0.002) Batch {r} (0.9) Remain 10:00:00 Loss 2.1":
+        r"Batch +(?P<step_time>",
+    "ctdet/d train: [1][{n}/99]|Tot: 0:00:02 |loss 5.9 |Data 0.001s(0.002s) |Net {r}s":
+        r"\|Net +(?P<step_time>",
+    "nsamp: {n}, time_since_last_print: {r}, p0loss = 2.80": None,  # KataGo
+    "0.5 DEBUG TRAIN Batch 0/{n} loss 2{r} lr 0.1": None,
     "Iteration: 1%|# | {n}/99 [0:01<0:02, {r}s/it]\nEpoch: 1%|# | {n}/99 [1:00:01<0:02, 9.1s/it]":
         r"Iteration: +.*?\| +(?P<step>",
 }  # fmt: skip
@@ -517,7 +526,13 @@ def test_a_guess_follows_steps_through_the_epochs(here: Path, line: str, groups:
 @pytest.mark.parametrize(
     ("line", "options", "value"),
     [
-        # microsoft/DeepSpeedExamples, perf.py; foundation-model-stack/fms-fsdp; coqui-ai/Trainer
+        # microsoft/DeepSpeedExamples, perf.py; foundation-model-stack/fms-fsdp; coqui-ai/Trainer;
+        # smallcorgi/Faster-RCNN_TF
+        (
+            "iter: {step} / 700, total loss: 2.7, lr: 0.001\nspeed: {rate}s / iter",
+            {"step_time_unit": "s"},
+            8 * 128 / 39.02,
+        ),
         (
             "Epoch: 0, Step: {step}, Rank: 0, loss = 1.9\n"
             "Model Parameters: 1.3 B, Latency: 0.41s, TFLOPs: 58.21, Samples/sec: {rate}, X: 1",
@@ -603,6 +618,82 @@ def test_a_bar_may_change_between_its_two_units(tmp_path: Path, group: str, unit
         assert "not a number" in str(
             only(load(path, regex=regex, unit="steps", step_time_unit="s/9"))
         )
+
+
+def bars(*lengths: int, step_s: float = 0.04, every: int = 1, label: str = "") -> list[str]:
+    """The bars of tqdm, of so many steps each, one behind the other. The first 12 steps take four
+    times as long. A step in `every` is drawn, and its rate is smoothed."""
+    lines, trained = [], 0
+    for length in lengths:
+        drawn, elapsed, mean = [f"{label}  0%|          | 0/{length} [00:00<?, ?it/s]"], 0.0, 0.0
+        for step in range(1, length + 1):
+            trained += 1
+            elapsed += (last := step_s * (4 if trained <= 12 else 1))
+            mean = 0.3 * last + 0.7 * (mean or last)
+            rate = f"{1 / mean:5.2f}it/s" if mean < 1 else f"{mean:5.2f}s/it"
+            times = f"{int(elapsed) // 60:02}:{int(elapsed) % 60:02}<00:09"
+            if step % every < 2 or step == length:
+                bar = f"{'#' * (step // 30)}{step % 10}".ljust(12)
+                drawn.append(f"{label}{step:3d}%|{bar}| {step}/{length} [{times}, {rate}]")
+        lines.append("\r".join(drawn))
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("lines", "rate", "words"),
+    [
+        (bars(300, 300, 300), 25.0, ""),
+        (bars(300, 40, 300, 40), 25.0, "bars of 300 steps count, and no others"),
+        (bars(300, every=5), 25.0, ""),
+        (bars(300, 300, every=7, label="Training:"), 25.0, ""),
+        (bars(100, 100, step_s=2.5), 0.4, ""),  # smoothed more slowly than the warm-up ends
+    ],
+)
+def test_bars_without_the_number_of_their_epoch(
+    here: Path, lines: list[str], rate: float, words: str
+) -> None:
+    path = write(here / NAME, lines)
+    regex = suggested(only(load(path)))
+    options = {"step_time_unit": "s"} if "step_time" in regex else {"unit": "steps"}
+    results = load(path, regex=regex, **options)
+    assert throughput(results) == pytest.approx(8 * 128 * rate, rel=0.003)
+    assert words in " ".join(results.notes)
+
+
+def test_a_bar_that_two_processes_draw_is_refused(here: Path) -> None:
+    one, other = (line.split("\r") for line in bars(300, 300))
+    path = write(here / NAME, [*one[:100], *other[:90], *one[100:], *other[90:]])
+    problem = only(load(path, regex=suggested(only(load(path))), unit="steps"))
+    assert problem.problem == "a progress bar begins again before its end"
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+@pytest.mark.parametrize("unit", ["ms", "img/s"])
+@pytest.mark.parametrize("slow", [1, 5])
+def test_means_since_the_start_are_recognised(
+    here: Path, slow: int, unit: str, epochs: int
+) -> None:
+    """The first 20 steps are slow. Neither the mean of one that is not slow nor the times of single
+    steps are taken for such means."""
+    lines, single = [], []
+    for epoch in range(epochs):
+        spent = 0.0
+        for step in range(1, 401):
+            spent += (last := 0.4 * (slow if step <= 20 and not epoch else 1) + step % 3 / 1000)
+            if step % 10 == 0:
+                for kept, time in ((lines, spent / step), (single, last)):
+                    printed = (
+                        f"{1000 * time:.0f} ms" if unit == "ms" else f"{1024 / time:.1f} img/s"
+                    )
+                    kept.append(f"ep [{epoch}] iter: {step}/400; loss: 7.2; btime: {printed};")
+    options = MS if unit == "ms" else SAMPLES
+    regex = r"ep \[(?P<epoch>\d+)\] iter: (?P<step>\d+)/(?P<of_epoch>\d+); .*btime: "
+    regex += "(?P<step_time>[0-9.]+)" if unit == "ms" else "(?P<rate>[0-9.]+)"
+    for kept in (lines, single):
+        results = load(write(here / NAME, kept), regex=regex, **options)
+        assert throughput(results) == pytest.approx(1024 / 0.401, rel=0.005)
+        has_note = any("means since the start" in note for note in results.notes)
+        assert has_note == (slow > 1 and kept is lines)
 
 
 @pytest.mark.parametrize("drawn", [1, 4])

@@ -148,6 +148,8 @@ DETECTOR = WHOLE_LOGS["mmengine/whole"].text.splitlines()
         ("a+b@(x)_b128_fp32_1n8g.log", WORLD8, {}, {"model": "a-b-x"}),
         # A program trains any model.
         ("mynet_b128_fp32_1n1g.log", GOOD, {}, {"workload": "gluoncv-horovod", "model": "mynet"}),
+        # The user says which one is right.
+        ("bs64/rn50_b128_fp32_1n1g.log", GOOD, {"batch_size": "128"}, {}),
         # The devices of the log are divided among the nodes of the name.
         ("2nodes/gpt_bf16.log", GPT, {}, {"topology": "2n8g"}),
         ("4nodes/gpt_bf16.log", GPT, {}, {"topology": "4n4g"}),
@@ -203,6 +205,8 @@ TF = dllogger(50.0, 1, amp=False, final=50.0)
         ("rn50_b128_b64_fp32_1n1g.log", GOOD, {}, "the file name says two values of"),
         ("rn50_b128_fp32_1n1g_2n8g.log", GOOD, {}, "the file name says two values of"),
         ("rn50_fp32_bf16_b1.log", GOOD, {}, "the file name says two values of"),
+        ("bs64/rn50_b128_fp32_1n1g.log", GOOD, {}, "right one with --batch-size"),
+        ("b64_amp/rn50_b128_fp32_1n1g.log", GOOD, {"batch_size": "128"}, "one with --precision"),
     ],
 )
 def test_a_name_that_says_too_little_or_something_else_is_refused(

@@ -1,11 +1,12 @@
 """Logs of others whose number of steps is not that of the catalogue: it is the one that the log, or
 the user, states. Planned runs and publications keep theirs."""
 
+import re
 from pathlib import Path
 
 import pytest
 from command_line import call
-from make_logs import campaign_run, dllogger_pytorch, gluoncv, megatron, torchtitan, write
+from make_logs import campaign_run, dllogger, dllogger_pytorch, gluoncv, megatron, torchtitan, write
 from summaries import printed_and_cases
 
 
@@ -89,6 +90,19 @@ def test_a_log_that_ends_early_or_contradicts_the_stated_steps_is_refused(
     titan(tmp_path, lines)
     text = refusal(tmp_path / "logs", *options.split())
     assert all(word in text for word in words.split(" | "))
+
+
+def test_another_warmup_in_the_log_is_refused_with_the_option_that_reads_it(
+    tmp_path: Path,
+) -> None:
+    lines = dllogger(2890.0, 2, amp=True, final=2890.0, mode="train")
+    lines = [line.replace("warmup_steps : 200", "warmup_steps : 100") for line in lines]
+    lines = [re.sub(r"\(0, (\d+)\)", lambda m: f"(0, {int(m[1]) - 100})", n) for n in lines]
+    write(tmp_path / "logs" / "1n2g" / "rn50_b256_amp_1.log", lines)
+    option = re.search(r"--total-steps \d+", refusal(tmp_path / "logs"))
+    assert option is not None
+    _, (case,) = printed_and_cases(tmp_path / "logs", *option[0].split())
+    assert (case["total_steps"], case["warmup_steps"]) == ("391", "100")
 
 
 @pytest.mark.parametrize(("missing", "status"), [(1, 0), (2, 2)])
