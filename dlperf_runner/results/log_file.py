@@ -39,6 +39,20 @@ _NO_GUESS = (
     "with an expression like this; if none has a rate or the time of a step, let the program"
     " print one"
 )
+# Its lines have the mean time of the steps since the line before, up to the end of an epoch.
+_TIMES = """if the time stamps are enough, write what a step takes on average between two lines:
+  LC_ALL=C awk 'match($0, /[0-9][0-9]:[0-9][0-9]:[0-9][0-9]([.,][0-9]+)?/) {{
+    split(substr($0, RSTART, RLENGTH), c, ":"); sub(",", ".", c[3])
+    s = 3600 * c[1] + 60 * c[2] + c[3]
+    if (!match($0, /{word}[0-9]+/)) next
+    n = substr($0, RSTART, RLENGTH); gsub(/[^0-9]/, "", n); n += 0
+    if (m != "" && n < m) exit
+    if (m != "" && (n == m || s == t)) next
+    if (m != "") printf "step %d took %.5f s\\n", n, (s - t + 86400 * (s < t)) / (n - m)
+    m = n; t = s }}' {log} > {times}
+and give {times} with
+  --regex 'step (?P<step>\\d+) took (?P<step_time>[\\d.]+) s' --step-time-unit s
+  and --accumulation-steps N if a step accumulates N batches"""
 _SHOWN = 200  # letters of a line in messages
 _PIECES_SEARCHED = 2  # for the most likely line of an unknown program
 _GZIP = b"\x1f\x8b"
@@ -221,6 +235,10 @@ class LogFile:
         return self._of_unknown_program(likely, f"  --regex {regex} {options}")
 
     def _of_unknown_program(self, likely: LikelyLine, described: str) -> UserError:
+        name = shlex.quote(f"times_{self.path.name}")
+        by_stamps = likely.stamped and _TIMES.format(
+            word=likely.stamped, log=shlex.quote(str(self.path)), times=name
+        )
         such_as = "this expression is a guess" if likely.regex else _NO_GUESS
         such_as += ", and takes a mean or a smoothed rate" if likely.is_mean else ""
         such_as += f", and takes {likely.besides}" if likely.besides else ""
@@ -229,8 +247,10 @@ class LogFile:
             where=str(self.path),
             expected="a rate of a known format, or an expression for the lines",
             found=likely.line[:_SHOWN],
-            hint=f"describe its lines ({such_as}), and what its rates are:\n{described}\n"
-            "or describe the program as a workload: dlperf init-workload",
+            hint=(
+                by_stamps or f"describe its lines ({such_as}), and what its rates are:\n{described}"
+            )
+            + "\nor describe the program as a workload: dlperf init-workload",
         )
 
 

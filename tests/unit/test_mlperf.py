@@ -88,9 +88,7 @@ def test_the_same_run_may_be_written_otherwise(content: list[str] | bytes) -> No
 OTHER_BATCH = [line.replace("global_batch", "train_batch") for line in WHOLE]
 LONG = result_log(600.0)  # its blocks take 400 and 390 s
 AGAIN = event(900_000, "run_start")
-LATER = [
-    re.sub(r'(?<="time_ms": )\d+', lambda m: str(int(m[0]) + 900_000), line) for line in WHOLE
-]
+LATER = [re.sub(r'(?<="time_ms": )\d+', lambda m: str(int(m[0]) + 900_000), line) for line in WHOLE]
 
 
 @pytest.mark.parametrize(
