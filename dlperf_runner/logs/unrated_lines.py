@@ -152,6 +152,12 @@ _LINES = {
         hint="describe the lines:\n  --regex 'Train time/batch: (?P<step>\\d+)|"
         "Train throughput/samples_per_sec: (?P<rate>[\\d.]+)' --unit samples --rates-are-per world",
     ),
+    rb"# OSU [^\r\n]{3,80} Test\b[^\r\n]{0,20}": Refusal(
+        "the log is of OSU's benchmarks of MPI, which train nothing",
+        expected="a log of a training program, or of nccl-tests",
+        hint="run all_reduce_perf of nccl-tests, whose logs dlperf bandwidth LOG reads",
+        is_certain=True,
+    ),
     rb"(?<!train_inner )\| epoch \d{3,6}:? {1,16}\d{1,12} / \d{1,12} loss=[^\r\n]{1,300}?wps="
     rb"[\d.]{1,16}": Refusal(
         "fairseq of before March 2020 prints the mean of an epoch so far",
@@ -194,6 +200,7 @@ _MARKERS = (
     b"Step time: ",
     b"Train throughput/",
     b":::ML",
+    b"# OSU ",
     b"| epoch ",
     b'"average_bus_bandwid',
     b" failure ",

@@ -19,7 +19,7 @@ from ..core.errors import UserError, as_user_error
 from ..core.files import open_gzip, open_read, read_start
 from ..core.lists import counted
 from ..logs.likely_lines import LikelyLine, likely_line
-from ..logs.pattern import DURATION
+from ..logs.pattern import DURATION, Lines, seconds_of, words_of_rate, words_of_time
 from ..logs.unrated_lines import unrated_line
 
 PIECE = 2**20
@@ -29,10 +29,11 @@ HINT_OF_FORMATS = (
     "known formats: `dlperf list formats`; "
     "`dlperf summarize --regex` or `dlperf init-workload` reads others"
 )
-_OPTIONS_OF_RATE = """--unit UNIT --rates-are-per WHOSE
-  UNIT: samples, tokens or steps; WHOSE: world (all devices), node, device or step"""
-_OPTIONS_OF_TIME = """--step-time-unit UNIT
-  UNIT: s, ms or us; s/100 if each is the time of 100 steps
+_UNITS = "UNIT: samples, tokens or steps"
+_WHOSE = "WHOSE: world (all devices), node, device or step"
+_OPTIONS_OF_RATE = f"--unit UNIT --rates-are-per WHOSE\n  {_UNITS}; {_WHOSE}"
+_TIMES_OF_STEP = "UNIT\n  UNIT: s, ms or us; s/100"
+_OPTIONS_OF_TIME = f"""--step-time-unit {_TIMES_OF_STEP} if each is the time of 100 steps
   and --accumulation-steps N if a step accumulates N batches"""
 _FORM_OF_LINES = r"step (?P<step>\d+) .* (?P<rate>[\d.]+) samples/s"
 _NO_GUESS = (
@@ -210,7 +211,7 @@ class LogFile:
         likely = likely_line(start)
         has_rate = likely and likely.regex and not likely.is_mean and not likely.besides
         regex = shlex.quote(likely.regex or _FORM_OF_LINES) if likely else ""
-        options = _OPTIONS_OF_TIME if f"(?P<{DURATION}>" in regex else _OPTIONS_OF_RATE
+        options = _options(likely) if likely else ""
         unrated = unrated_line(start)
         if unrated and (not has_rate or unrated.refusal.is_certain):
             why = unrated.refusal
@@ -252,6 +253,26 @@ class LogFile:
             )
             + "\nor describe the program as a workload: dlperf init-workload",
         )
+
+
+def _options(likely: LikelyLine) -> str:
+    """The options beside a guess, with what the words beside the number say."""
+    if likely.regex is None:
+        return _OPTIONS_OF_RATE
+    around = Lines(likely.regex).around(likely.line)
+    if f"(?P<{DURATION}>" in likely.regex:
+        seconds = seconds_of(words_of_time(*around).seconds)
+        unit = next((unit for unit in ("s", "ms", "us") if seconds_of(unit) == seconds), None)
+        known = f"{unit}\n  {unit}/100" if unit else _TIMES_OF_STEP
+        return _OPTIONS_OF_TIME.replace(_TIMES_OF_STEP, known)
+    words = words_of_rate(*around)
+    unit = words.counted or ("steps" if words.whose == "step" else "")
+    options = _OPTIONS_OF_RATE
+    if unit:
+        options = options.replace("UNIT ", f"{unit} ").replace(f"{_UNITS}; ", "")
+    if words.whose:
+        options = options.replace("WHOSE\n", f"{words.whose}\n").replace(f"{_WHOSE}", "")
+    return options.rstrip("; \n")
 
 
 def _digested(pieces: Iterable[bytes], digest: Any, last: deque[bytes]) -> Iterator[bytes]:

@@ -478,10 +478,22 @@ def test_a_log_of_a_program_that_prints_rates_elsewhere(here: Path, line: str) -
 
 
 def test_the_options_beside_a_guess_are_those_that_it_needs(here: Path) -> None:
-    for line, options in (("{n} img/s", "--unit UNIT"), ("time {n}.5 s", "--step-time-unit UNIT")):
+    for line, options in (
+        (
+            "ips: {n}.5",
+            "--unit UNIT --rates-are-per WHOSE\n  UNIT: samples, tokens or steps; WHOSE",
+        ),
+        ("{n} img/s", "--unit samples --rates-are-per WHOSE\n  WHOSE: world (all"),
+        ("{n} tokens/s/gpu", "--unit tokens --rates-are-per device\nor describe"),
+        ("--unit UNIT --rates-are-per device\n  UNIT: samples, tokens or",),
+        ("{n}.5 it/s", "--unit steps --rates-are-per step\nor describe"),
+        ("time {n}.5 s", "--step-time-unit s\n  s/100 if each"),
+        ("time: {n}.5,", "--step-time-unit UNIT\n  UNIT: s, ms or us; s/100 if each"),
+    ):
         lines = [f"upd {n} " + line.format(n=n % 7) for n in range(10, 60)]
         write(here / "logs" / "1n8g" / "train.log", lines)
-        assert f"' {options}" in call("summarize", "logs", status=2).err
+        error = call("summarize", "logs", status=2).err
+        assert f"' {options}" in error, error
 
 
 def test_the_expression_leaves_out_lines_of_a_validation() -> None:
