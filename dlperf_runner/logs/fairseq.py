@@ -6,9 +6,10 @@
       "wps": "5733.1", "ups": "3.55", "wpb": "1613", "bsz": "80", "num_updates": "200", ...}
 
 Each is one line; the second is that of Hydra with `log_format: json`, and all four combinations
-exist. metaseq has no "update", norms before the loss, and a `wps` of 0 at the first step. Steps are
-`num_updates`, counted from 1; the first process prints every `log_interval`, 100 by default.
-Batches differ in their tokens, which are those of the targets.
+exist. metaseq has no "update", norms before the loss, and a `wps` of 0 at the first step.
+
+Steps are `num_updates`, counted from 1; the first process prints every `log_interval`, 100 by
+default. Batches differ in their tokens, which are those of the targets.
 
 On TPUs, only the step of a line is counted, so `wps` and `ups` are too low: lines whose time stamps
 show that are refused. Lines of before March 2020, without `train_inner`, have the mean of the epoch

@@ -485,7 +485,6 @@ def test_the_options_beside_a_guess_are_those_that_it_needs(here: Path) -> None:
         ),
         ("{n} img/s", "--unit samples --rates-are-per WHOSE\n  WHOSE: world (all"),
         ("{n} tokens/s/gpu", "--unit tokens --rates-are-per device\nor describe"),
-        ("--unit UNIT --rates-are-per device\n  UNIT: samples, tokens or",),
         ("{n}.5 it/s", "--unit steps --rates-are-per step\nor describe"),
         ("time {n}.5 s", "--step-time-unit s\n  s/100 if each"),
         ("time: {n}.5,", "--step-time-unit UNIT\n  UNIT: s, ms or us; s/100 if each"),
