@@ -6,8 +6,10 @@
       "wps": "5733.1", "ups": "3.55", "wpb": "1613", "bsz": "80", "num_updates": "200", ...}
 
 Each is one line; the second is that of Hydra with `log_format: json`, and all four combinations
-exist. Steps are `num_updates`, counted from 1; the first process prints every `log_interval`, 100
-by default. Batches differ in their tokens, which are those of the targets.
+exist. metaseq has no "update", norms before the loss, and a `wps` of 0 at the first step.
+
+Steps are `num_updates`, counted from 1; the first process prints every `log_interval`, 100 by
+default. Batches differ in their tokens, which are those of the targets.
 
 On TPUs, only the step of a line is counted, so `wps` and `ups` are too low: lines whose time stamps
 show that are refused. Lines of before March 2020, without `train_inner`, have the mean of the epoch
@@ -34,9 +36,11 @@ FORMAT = Format(
     entry=Expression(
         rb"(?:(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})?)(?> \| INFO \| |\]\[))?"
         rb"train_inner(?> \| |\]\[INFO\] - )"
-        rb'(?:epoch \d{1,9}+: {1,16}+\d{1,12}+ / \d{1,12}+ |\{"epoch": \d{1,9}+, "update": %(w)s ")'
+        rb"(?:epoch \d{1,9}+: {1,16}+\d{1,12}+ / \d{1,12}+ "
+        rb'|\{"epoch": \d{1,9}+, "(?>(?:update": %(w)s ")?))'
+        rb"(?>(?:(?!loss|wps)%(field)s){0,12})"
         rb"(?:loss%(is)s(?P<loss>[^\s,\"]{1,64}+)%(next)s)?"
-        rb"(?>(?:(?!wps)%(field)s){0,24})wps%(is)s(?P<rate>[^\s,\"]{1,64}+)%(next)s"
+        rb"(?>(?:(?!wps)%(field)s){0,24})wps%(is)s(?!0\")(?P<rate>[^\s,\"]{1,64}+)%(next)s"
         rb"ups%(is)s(?P<steps_per_second>[^\s,\"]{1,64}+)%(next)s"
         rb"(?>(?:(?!num_updates)%(field)s){0,24})num_updates%(is)s(?P<step>\d{1,12}+)%(next)s"
         % {b"w": text.WORD, b"is": _IS, b"next": _NEXT, b"field": _FIELD}

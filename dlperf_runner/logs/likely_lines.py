@@ -46,7 +46,7 @@ _RATE_WORD = re.compile(
     r"(?>(?: \([a-z/ ]{1,22}+\))?)\W{0,4}+ {0,12}+$",
     re.IGNORECASE,
 )
-_PLAIN_RATE_UNIT = re.compile(r"/s(?:ec)?\b")
+_PLAIN_RATE_UNIT = re.compile(r"\.?/s(?:ec)?\b")  # open_clip prints 109129./s
 _PREFIX = re.compile(r"[kKMG](?![^\W_])")
 _TIME_UNIT = re.compile(r"\s{0,2}(?:ms|milliseconds|s|secs?|seconds)\b")
 _COUNTED = ("step", "epoch", "of_epoch")
@@ -76,6 +76,8 @@ _MEAN = re.compile(
     re.IGNORECASE,
 )
 _STEP_COLUMN = re.compile(r"(?<![a-z])(?:step|iter|iteration)$", re.IGNORECASE)
+_WORD_OF_STEP = re.compile(r"[A-Za-z_]{2,24}[ :=]{1,8}$")
+_TIME_OF_DAY = re.compile(r"(?<!\d)\d\d:\d\d:\d\d(?!\d)")
 _EPOCH_WORD = re.compile(r"epochs?\W{0,4}$", re.IGNORECASE)
 _EPOCH_NAME = re.compile(r"(?:epochs?|train|pass)\W{0,8}$", re.IGNORECASE)
 
@@ -92,12 +94,14 @@ class _Kind:
 @dataclass(frozen=True)
 class LikelyLine:
     """Such a line, and an expression for lines like it; None if it has no step or no rate.
-    `is_mean`: its rate is a mean or smoothed. `besides`: what else the expression takes."""
+    `is_mean`: its rate is a mean or smoothed. `besides`: what else the expression takes. `stamped`:
+    the word before its step, if it has a time of day and no rate."""
 
     line: str
     regex: str | None
     is_mean: bool = False
     besides: str = ""
+    stamped: str = ""
 
 
 def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
@@ -135,7 +139,20 @@ def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
         return apart
     numbers = (kind for kind in repeated if _FRACTION.search(kind.lines[0]))
     other = next((kind for kind in numbers if _step(kind.lines) is not None), None)
-    return LikelyLine(other.lines[0].strip(), None) if other else None
+    if other is None:
+        return None
+    return LikelyLine(other.lines[0].strip(), None, stamped=_stamped(other.lines))
+
+
+def _stamped(lines: Sequence[str]) -> str:
+    """The word before the step of lines with a time of day, which give the time of a step; empty if
+    they have none. Other lines with a step do not have the word."""
+    place = _step(lines)
+    numbers = [*_NUMBER.finditer(lines[0])]
+    if place is None or not _TIME_OF_DAY.search(lines[0][: numbers[place].start()]):
+        return ""
+    word = _WORD_OF_STEP.search(lines[0][: numbers[place].start()])
+    return word[0] if word and _STEP_WORD.search(word[0]) else ""
 
 
 def _of_csv(head: str, row: str) -> LikelyLine | None:
@@ -439,7 +456,7 @@ def _joined(
         begin = numbers[place - 1].end() if place else 0
         text, lead = line[begin : numbers[place].start()], ""
         word = word_end.search(text) or end.search(text)
-        if place and not text.strip():  # epoch 010  1000 / 8223
+        if place and not text.strip() and place - 1 not in groups:  # epoch 010  1000 / 8223
             named = word_end.search(line[: numbers[place - 1].start()])
             lead = rf"{_literal(named[0])}[\d.,]+" if named else ""
         if longest:  # from the beginning of a word
@@ -457,7 +474,7 @@ def _joined(
     unit = next(filter(None, (unit.match(line, at) for unit in units)), None)
     if unit and (unit[0] == "it/s" or "<" in line) and (both := units_of_bar(unit[0])):
         return regex + f"(?:{'|'.join(both)})"  # a bar of tqdm has either
-    return regex + (_literal(unit[0]) if unit else "")
+    return regex + (_literal(unit[0]).replace(r"\.", r"\.?") if unit else "")
 
 
 def _literal(text: str) -> str:

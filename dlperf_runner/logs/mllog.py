@@ -36,6 +36,10 @@ from .records import Expression, Format, LineError
 
 MARKER = b":::MLLOG "
 MARKER_OF_V06 = b":::MLL "
+_HINT_OF_RUNS = (
+    "give each run a file, and remove this one and what has no run_start:"
+    " csplit LOG /submission_benchmark/ '{*}'"
+)
 # Events of which every process may print one of its own are not among them.
 _SETTINGS = ("submission_benchmark", "global_batch_size", "max_sequence_length", "train_samples")
 _BATCH_OF_MINIGO = "train_batch_size"
@@ -121,6 +125,8 @@ def read(pieces: Iterable[bytes]) -> MlperfLog:
         for event in _events(block):
             if event.key == "run_start":
                 _check_first(log, event)
+            elif event.key == "run_stop":
+                _check_last(log, event)
             # What follows is no part of the run, but some submitters named the benchmark there.
             if log.run_stop_ms is None or (event.key == _SETTINGS[0] and log.benchmark is None):
                 _take(log, event, opened)
@@ -140,8 +146,20 @@ def _check_first(log: MlperfLog, event: _Event) -> None:
             "another run begins in the same log",
             expected="one run_start, as MLPerf's rules require",
             found=f"a second one, {(event.time_ms - last) / 1000:.0f} s behind the first run",
-            hint="give each run a file, and remove this one and what has no run_start:"
-            " csplit LOG /submission_benchmark/ '{*}'",
+            hint=_HINT_OF_RUNS,
+        )
+
+
+def _check_last(log: MlperfLog, event: _Event) -> None:
+    """Raise LineError if a run ends that had ended before the first one of the log began."""
+    start = log.run_start_ms
+    if log.run_stop_ms is not None and start is not None and event.time_ms <= start:
+        raise LineError(
+            event.line,
+            "another run ends in the same log",
+            expected="one run, as MLPerf's rules require",
+            found=f"one that ended {(start - event.time_ms) / 1000:.0f} s before the first run",
+            hint=_HINT_OF_RUNS,
         )
 
 

@@ -74,6 +74,7 @@ _WORDS = re.compile(
 )
 _SPEED = re.compile(r"speed|throughput|[tfw]ps", re.IGNORECASE)
 _PREFIX_ALONE = re.compile(r"(?i:\b(?:thousand|million|billion)s?\b)|[(\[][kKMGT][)\]]")
+_PER_SECOND = re.compile(r"^ ?\.?/s(?:ec)?/([a-z]{1,12})\b")
 _NAME = re.compile(r"[:=] ?\d")  # what follows is that of the next number
 _TIME_ALONE = re.compile(r"(?:[ _]|[(\[])([a-zµμ]{1,12})\W{0,4}$")
 # What ends what is said of a number: another number with its unit, or a separator.
@@ -176,12 +177,13 @@ def words_of_rate(before: str, behind: str) -> UnitWords:
     prefix = (words[0][1] if words else None) or (alone[0] if alone else "")
     per = [part for match in words for part in re.findall(r"[^\W_]+", match[3].lower())]
     things = [match[2].lower() for match in words if match[3]]
+    of_plain = _PER_SECOND.findall(behind[:_LONGEST])  # 13641.2/s/gpu
     of_step = "step" if things and counts_steps(f"{things[0]}/s") else ""
     return UnitWords(
         prefix.strip(" -()[]"),
         next((part for part in per if _SECONDS.get(part, 1.0) != 1.0), ""),
         (counted_in(things[0]) if things else None) or "",
-        next((_WHOSE[part] for part in per if part in _WHOSE), of_step),
+        next((_WHOSE[part] for part in [*per, *of_plain] if part in _WHOSE), of_step),
     )
 
 

@@ -84,6 +84,7 @@ def rate(printed: bytes, form: Format, others: Sequence[bytes] = ()) -> float:
     else:
         problem, expected, shown = "the rate is not a number", "a number", repr(shown)
     hint = "run the program with LC_ALL=C: numbers need a decimal point" if "," in shown else None
+    hint = _HINT_OF_BLANKS if _WITH_BLANKS.fullmatch(_shown(printed)) else hint
     raise LineError(0, problem, expected=expected, found=shown, hint=hint)
 
 
@@ -95,6 +96,11 @@ def rate_in(match: Matched, form: Format) -> float:
     return 1 / printed if "inverse" in form.entry.groupindex and match["inverse"] else printed
 
 
+_WITH_BLANKS = re.compile(r"[1-9]\d{0,2}(?: \d{3})+(?:\.\d+)?", re.ASCII)
+_HINT_OF_BLANKS = (
+    "if the blanks separate thousands, give a copy without them:\n"
+    r"  sed -E ':a; s/([0-9]) ([0-9]{3})([^0-9]|$)/\1\2\3/; ta' LOG > whole.log"
+)
 _CUT = CUT.encode()
 # What may follow a number in a longer one.
 _MORE = (b"0", b".0", b",000", b"e+06")

@@ -152,6 +152,21 @@ _LINES = {
         hint="describe the lines:\n  --regex 'Train time/batch: (?P<step>\\d+)|"
         "Train throughput/samples_per_sec: (?P<rate>[\\d.]+)' --unit samples --rates-are-per world",
     ),
+    rb"# OSU [^\r\n]{3,80} Test\b[^\r\n]{0,20}": Refusal(
+        "the log is of OSU's benchmarks of MPI, which train nothing",
+        expected="a log of a training program, or of nccl-tests",
+        hint="run all_reduce_perf of nccl-tests, whose logs dlperf bandwidth LOG reads",
+        is_certain=True,
+    ),
+    rb"(?<!train_inner )\| epoch \d{3,6}:? {1,16}\d{1,12} / \d{1,12} loss=[^\r\n]{1,300}?wps="
+    rb"[\d.]{1,16}": Refusal(
+        "fairseq of before March 2020 prints the mean of an epoch so far",
+        expected="lines with `train_inner`, as later versions print them",
+        hint="take the rates of whole epochs, if the log has several:\n"
+        "  --regex '\\| epoch (?P<step>\\d+) \\| (?:train )?loss .*(?:words/s|wps) +"
+        "(?P<rate>[\\d.]+)' --unit tokens --rates-are-per world",
+        is_certain=True,
+    ),
     rb'"average_bus_bandwidi?th": ?\{': Refusal(
         "the JSON of nccl-tests was reformatted",
         expected="the file as -J wrote it, on one line",
@@ -185,6 +200,8 @@ _MARKERS = (
     b"Step time: ",
     b"Train throughput/",
     b":::ML",
+    b"# OSU ",
+    b"| epoch ",
     b'"average_bus_bandwid',
     b" failure ",
 )

@@ -19,7 +19,7 @@ from ..core.errors import UserError, as_user_error
 from ..core.files import open_gzip, open_read, read_start
 from ..core.lists import counted
 from ..logs.likely_lines import LikelyLine, likely_line
-from ..logs.pattern import DURATION
+from ..logs.pattern import DURATION, Lines, seconds_of, words_of_rate, words_of_time
 from ..logs.unrated_lines import unrated_line
 
 PIECE = 2**20
@@ -29,16 +29,31 @@ HINT_OF_FORMATS = (
     "known formats: `dlperf list formats`; "
     "`dlperf summarize --regex` or `dlperf init-workload` reads others"
 )
-_OPTIONS_OF_RATE = """--unit UNIT --rates-are-per WHOSE
-  UNIT: samples, tokens or steps; WHOSE: world (all devices), node, device or step"""
-_OPTIONS_OF_TIME = """--step-time-unit UNIT
-  UNIT: s, ms or us; s/100 if each is the time of 100 steps
+_UNITS = "UNIT: samples, tokens or steps"
+_WHOSE = "WHOSE: world (all devices), node, device or step"
+_OPTIONS_OF_RATE = f"--unit UNIT --rates-are-per WHOSE\n  {_UNITS}; {_WHOSE}"
+_TIMES_OF_STEP = "UNIT\n  UNIT: s, ms or us; s/100"
+_OPTIONS_OF_TIME = f"""--step-time-unit {_TIMES_OF_STEP} if each is the time of 100 steps
   and --accumulation-steps N if a step accumulates N batches"""
 _FORM_OF_LINES = r"step (?P<step>\d+) .* (?P<rate>[\d.]+) samples/s"
 _NO_GUESS = (
     "with an expression like this; if none has a rate or the time of a step, let the program"
     " print one"
 )
+# Its lines have the mean time of the steps since the line before, up to the end of an epoch.
+_TIMES = """if the time stamps are enough, write what a step takes on average between two lines:
+  LC_ALL=C awk 'match($0, /[0-9][0-9]:[0-9][0-9]:[0-9][0-9]([.,][0-9]+)?/) {{
+    split(substr($0, RSTART, RLENGTH), c, ":"); sub(",", ".", c[3])
+    s = 3600 * c[1] + 60 * c[2] + c[3]
+    if (!match($0, /{word}[0-9]+/)) next
+    n = substr($0, RSTART, RLENGTH); gsub(/[^0-9]/, "", n); n += 0
+    if (m != "" && n < m) exit
+    if (m != "" && (n == m || s == t)) next
+    if (m != "") printf "step %d took %.5f s\\n", n, (s - t + 86400 * (s < t)) / (n - m)
+    m = n; t = s }}' {log} > {times}
+and give {times} with
+  --regex 'step (?P<step>\\d+) took (?P<step_time>[\\d.]+) s' --step-time-unit s
+  and --accumulation-steps N if a step accumulates N batches"""
 _SHOWN = 200  # letters of a line in messages
 _PIECES_SEARCHED = 2  # for the most likely line of an unknown program
 _GZIP = b"\x1f\x8b"
@@ -196,7 +211,7 @@ class LogFile:
         likely = likely_line(start)
         has_rate = likely and likely.regex and not likely.is_mean and not likely.besides
         regex = shlex.quote(likely.regex or _FORM_OF_LINES) if likely else ""
-        options = _OPTIONS_OF_TIME if f"(?P<{DURATION}>" in regex else _OPTIONS_OF_RATE
+        options = _options(likely) if likely else ""
         unrated = unrated_line(start)
         if unrated and (not has_rate or unrated.refusal.is_certain):
             why = unrated.refusal
@@ -221,6 +236,10 @@ class LogFile:
         return self._of_unknown_program(likely, f"  --regex {regex} {options}")
 
     def _of_unknown_program(self, likely: LikelyLine, described: str) -> UserError:
+        name = shlex.quote(f"times_{self.path.name}")
+        by_stamps = likely.stamped and _TIMES.format(
+            word=likely.stamped, log=shlex.quote(str(self.path)), times=name
+        )
         such_as = "this expression is a guess" if likely.regex else _NO_GUESS
         such_as += ", and takes a mean or a smoothed rate" if likely.is_mean else ""
         such_as += f", and takes {likely.besides}" if likely.besides else ""
@@ -229,9 +248,31 @@ class LogFile:
             where=str(self.path),
             expected="a rate of a known format, or an expression for the lines",
             found=likely.line[:_SHOWN],
-            hint=f"describe its lines ({such_as}), and what its rates are:\n{described}\n"
-            "or describe the program as a workload: dlperf init-workload",
+            hint=(
+                by_stamps or f"describe its lines ({such_as}), and what its rates are:\n{described}"
+            )
+            + "\nor describe the program as a workload: dlperf init-workload",
         )
+
+
+def _options(likely: LikelyLine) -> str:
+    """The options beside a guess, with what the words beside the number say."""
+    if likely.regex is None:
+        return _OPTIONS_OF_RATE
+    around = Lines(likely.regex).around(likely.line)
+    if f"(?P<{DURATION}>" in likely.regex:
+        seconds = seconds_of(words_of_time(*around).seconds)
+        unit = next((unit for unit in ("s", "ms", "us") if seconds_of(unit) == seconds), None)
+        known = f"{unit}\n  {unit}/100" if unit else _TIMES_OF_STEP
+        return _OPTIONS_OF_TIME.replace(_TIMES_OF_STEP, known)
+    words = words_of_rate(*around)
+    unit = words.counted or ("steps" if words.whose == "step" else "")
+    options = _OPTIONS_OF_RATE
+    if unit:
+        options = options.replace("UNIT ", f"{unit} ").replace(f"{_UNITS}; ", "")
+    if words.whose:
+        options = options.replace("WHOSE\n", f"{words.whose}\n").replace(f"{_WHOSE}", "")
+    return options.rstrip("; \n")
 
 
 def _digested(pieces: Iterable[bytes], digest: Any, last: deque[bytes]) -> Iterator[bytes]:

@@ -1,6 +1,8 @@
 """Logs of programs that no format reads: what the messages suggest, and --regex."""
 
 import re
+import subprocess
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -212,6 +214,7 @@ def test_steps_that_count_in_each_epoch_anew(tmp_path: Path) -> None:
         ("upd {step} | images/hour: {rate}", SAMPLES, "per hour "),
         ("upd {step} | {rate} img/s/gpu", SAMPLES, "--rates-are-per device"),
         ("upd {step} | samples per sec (per gpu): {rate}", SAMPLES, "--rates-are-per device"),
+        ("upd {step} | {rate}/s/gpu", SAMPLES, "--rates-are-per device"),
         ("upd {step} | {rate} tok/s", SAMPLES, "--unit tokens"),
         ("upd {step} | tokens_per_sec={rate}", SAMPLES, "--unit tokens"),
         # flax's examples and mlx-lm
@@ -226,6 +229,26 @@ def test_what_the_words_beside_a_number_leave_open_or_contradict(
     write(tmp_path / NAME, program(line))
     regex = BESIDE.replace("rate", "step_time") if options == MS else BESIDE
     assert told in str(only(load(tmp_path, regex=regex, **options)))
+
+
+def test_time_stamps_alone_give_the_times_of_steps(tmp_path: Path) -> None:
+    """Two ranks print, past midnight, and another epoch follows: as in icefall."""
+    start = datetime(2025, 3, 3, 23, 58, 0, 500_000)
+    lines = [
+        f"{start + timedelta(seconds=25 * n):%Y-%m-%d %H:%M:%S,%f} INFO ({rank}/2) Epoch 1,"
+        f" batch {50 * n}, loss[loss=0.{99 - n}]"
+        for n in range(16)
+        for rank in range(2)
+    ]
+    log = write(tmp_path / "1n8g_rn50_b128_fp32.log", [*lines, lines[0].replace("3-03", "3-05")])
+    hint = str(only(load(tmp_path)).hint)
+    command = hint[hint.index("LC_ALL=C") : hint.index("\nand give")]
+    subprocess.run(["sh", "-c", command], check=True, cwd=tmp_path)
+    log.unlink()
+    regex = r"step (?P<step>\d+) took (?P<step_time>[\d.]+) s"
+    assert f"--regex '{regex}' --step-time-unit s" in hint
+    results = load(tmp_path, regex=regex, step_time_unit="s", accumulation_steps="1")
+    assert throughput(results) == pytest.approx(8 * 128 * 2)
 
 
 def test_numbers_of_a_csv_file_are_apart(tmp_path: Path) -> None:
@@ -371,6 +394,7 @@ LIKELY = {
         r"wps: +(?P<rate>[\d.,]*\de[+-]\d+)",
     # open_clip, whose numbers are aligned, and Composer's bar.
     "Train Epoch: 0 [{n:4d}/9900 (1%)] Batch (t): 0.5, {r}/s, 9/s/gpu": r"\[ *(?P<step>\d+).*?, +",
+    "Train Epoch: 0 [{n:4d}/9900 (1%)] Batch (t): 0.5, 10{n}./s, {r}/s/gpu": r"\d)\.?/s",
     # PaddleSeg of 2021, HiFi-GAN, NVIDIA's Tacotron 2, nerfstudio, FunASR, and HugeCTR, whose time
     # is that of many steps.
     "epoch=1, iter={n}/9, loss=2.8, batch_cost={r}, reader_cost=0.2": r"batch_cost=(?P<step_time>",
@@ -463,10 +487,21 @@ def test_a_log_of_a_program_that_prints_rates_elsewhere(here: Path, line: str) -
 
 
 def test_the_options_beside_a_guess_are_those_that_it_needs(here: Path) -> None:
-    for line, options in (("{n} img/s", "--unit UNIT"), ("time {n}.5 s", "--step-time-unit UNIT")):
+    for line, options in (
+        (
+            "ips: {n}.5",
+            "--unit UNIT --rates-are-per WHOSE\n  UNIT: samples, tokens or steps; WHOSE",
+        ),
+        ("{n} img/s", "--unit samples --rates-are-per WHOSE\n  WHOSE: world (all"),
+        ("{n} tokens/s/gpu", "--unit tokens --rates-are-per device\nor describe"),
+        ("{n}.5 it/s", "--unit steps --rates-are-per step\nor describe"),
+        ("time {n}.5 s", "--step-time-unit s\n  s/100 if each"),
+        ("time: {n}.5,", "--step-time-unit UNIT\n  UNIT: s, ms or us; s/100 if each"),
+    ):
         lines = [f"upd {n} " + line.format(n=n % 7) for n in range(10, 60)]
         write(here / "logs" / "1n8g" / "train.log", lines)
-        assert f"' {options}" in call("summarize", "logs", status=2).err
+        error = call("summarize", "logs", status=2).err
+        assert f"' {options}" in error, error
 
 
 def test_the_expression_leaves_out_lines_of_a_validation() -> None:

@@ -88,6 +88,7 @@ def test_the_same_run_may_be_written_otherwise(content: list[str] | bytes) -> No
 OTHER_BATCH = [line.replace("global_batch", "train_batch") for line in WHOLE]
 LONG = result_log(600.0)  # its blocks take 400 and 390 s
 AGAIN = event(900_000, "run_start")
+LATER = [re.sub(r'(?<="time_ms": )\d+', lambda m: str(int(m[0]) + 900_000), line) for line in WHOLE]
 
 
 @pytest.mark.parametrize(
@@ -98,6 +99,7 @@ AGAIN = event(900_000, "run_start")
         (LONG, "the blocks last longer than the run"),
         ([line.replace("block_st", "epoch_st") for line in LONG], "the epochs last longer than"),
         ([*WHOLE, AGAIN], "another run begins in the same log"),
+        ([*LATER, *WHOLE], "another run ends in the same log"),
         ([*WHOLE[:-1], AGAIN, WHOLE[-1]], "another run begins in the same log"),  # not ended
         ([*WHOLE[:-1], event(1, "eval_accuracy", {}), WHOLE[-1]], "eval_accuracy: no value"),
     ],

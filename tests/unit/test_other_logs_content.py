@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -144,6 +146,15 @@ def test_decimal_commas_are_named(tmp_path: Path) -> None:
     lines = example("megatron/wording").data.decode().replace(".", ",").splitlines()
     error = only(load(write(tmp_path / "gpt_1n8g_b4_bf16.log", lines)))
     assert "LC_ALL=C" in str(error.hint)
+
+
+def test_the_command_that_takes_blanks_out_of_numbers_gives_the_log(tmp_path: Path) -> None:
+    text = example("llmc/whole").data.decode()
+    blanks = re.sub(r"\d{5,}(?= tok/s)", lambda rate: f"{int(rate[0]):,}".replace(",", " "), text)
+    log = write(tmp_path / "gpt_1n8g_b4_bf16.log", blanks.splitlines())
+    _, command = str(only(load(log)).hint).split(":\n")
+    argv = shlex.split(command.replace("LOG > whole.log", str(log)))
+    assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout == text
 
 
 @pytest.mark.parametrize("last", [80, 800])

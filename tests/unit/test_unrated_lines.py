@@ -29,6 +29,7 @@ BAR = "      0/99     4.25G   0.04581   0.06952   0.01808        47       640: 1
             "Progress on:train 120it/10.0kit rate:1.2it/s remaining:2:17:13 elapsed:01:40",
             "let Levanter's json_logger print them",
         ),
+        ("# OSU MPI-CUDA Allreduce Latency Test v7.3", "run all_reduce_perf of nccl-tests"),
         ("     Loss:11.071, Step time: 0.912s, TFLOPS: ", "run it with COLUMNS=250"),
         ("     Step time: 0.912s, TFLOPS: 26.345, FWD time:   ", "run it with COLUMNS=250"),
     ],
