@@ -10,6 +10,7 @@
     1epoch:train:683-1364batch: iter_time=5.9e-05, ..., optim_step_time=0.030, ..., train_time=1.790
     2024-05-01 10:01:02.123456: Epoch time: 61.2 s
     INFO 2025-05-01 10:06:00 ot_train.py:239 step:1K smpl:8K ep:12 ... updt_s:0.412 data_s:0.012
+    (epoch: 1, iters: 100, time: 0.293, data: 0.110) G_GAN: 0.912 G_L1: 25.1 D_real: 0.5
     tick 0     kimg 0.2      time 1m 02s       sec/tick 12.3    sec/kimg 61.50   maintenance 2.1
     Progress on:train 120it/10.0kit rate:1.2it/s remaining:2:17:13 elapsed:01:40 postfix:loss=7.1
     INFO     colossalai - colossalai - INFO: [1/10]
@@ -20,7 +21,8 @@ ff6d4d1, callbacks.py; NVIDIA-NeMo/Megatron-Bridge 067f987, train_utils.py; ultr
 utils/general.py; tqdm-loggable 0.4.1, tqdm_logging.py, and stanford-crfm/levanter 9263f81;
 espnet/espnet, issue 2183 (2020); MIC-DKFZ/nnUNet v2, nnUNetTrainer.py; NVlabs/stylegan3 and edm,
 training_loop.py; huggingface/lerobot, utils/logging_utils.py; hpcaitech/ColossalAI 4f9953b,
-colossalai/logging/logger.py; linkedin/Liger-Kernel, pull request 110.
+colossalai/logging/logger.py; linkedin/Liger-Kernel, pull request 110;
+junyanz/pytorch-CycleGAN-and-pix2pix, train.py.
 """
 
 from __future__ import annotations
@@ -118,6 +120,15 @@ _LINES = {
         r"  --regex 'tick (?P<step>\d+) .*sec/tick (?P<step_time>[\d.]+)'"
         " --step-time-unit s/125",
     ),
+    rb"\(epoch: \d{1,6}, iters: \d{1,9}, time: [\d.]{1,16}, data: [\d.]{1,16}\)": Refusal(
+        "CycleGAN and pix2pix count images, and print the time of one, of the last batch",
+        expected="lines with the time of a batch",
+        hint="describe it as that of batches of one image; the time of waiting for data is left"
+        " out:\n"
+        r"  --regex '\(epoch: (?P<epoch>\d+), iters: (?P<step>\d+), time: (?P<step_time>[\d.]+)'"
+        " --step-time-unit s --batch-size 1 --topology 1n1g",
+        is_certain=True,
+    ),
     rb"iteration {1,16}\d{1,12}/ {1,16}\d{1,12} \|(?![^\r\n]{0,900} elapsed)": Refusal(
         "the lines of Megatron are wrapped",
         expected="iteration 20/ 100 | ... elapsed time per iteration (ms): 123.4 | ... on one line",
@@ -191,6 +202,7 @@ _MARKERS = (
     b"train_speed(",
     b"epoch:train:",
     b" iteration ",
+    b", iters: ",
     b"Epoch time: ",
     b"sec/kimg ",
     b" updt_s:",

@@ -471,6 +471,7 @@ ELSEWHERE = {
     "INFO train.py:9 step:{n} smpl:{n}0 ep:{n} updt_s:{r} data_s:0.01\nINFO train.py:9 step:1K "
     "smpl:8K ep:{n} updt_s:{r} data_s:0.01": "nl > numbered.log",
     "tick {n}     kimg 4.{n}      time 1m {n}s       sec/tick {r}    sec/kimg {r}": "unit s/125",
+    "(epoch: 1, iters: {n}, time: {r}, data: 0.110) G_GAN: 0.912": "s --batch-size 1",
     "0/9 6.7G 0.0{n} 0.067 0.017 10  640: 100%|███| 200/200 00:50": "TQDM_BAR_FORMAT",
     "[gpu01:0/2] 1epoch:train:{n}-{n}batch: iter_time=2.9e-04, train_time={r}": "s/ACCUM_GRAD",
     '"train_samples_per_second": {r}': r"train_samples_per_second\W+(?P<rate>[\d.]+)",
