@@ -55,7 +55,8 @@ ansible_facts:
         builds: {description: "Keys of the builds made by source_build, by path.", type: dict}
         work:
           description: >-
-            What runs on the node: C(jobs), numbers of Slurm's jobs, and C(gpu_containers), processes of containers that have GPUs.
+            What runs on the node: C(jobs), numbers of Slurm's jobs, and C(gpu_containers), processes of containers that have GPUs. C(drained):
+            the node's name in Slurm if provisioning drained it and has not given it back, else empty.
           type: dict
         cloud_hosts: {description: "The file that lets cloud-init write /etc/hosts at each boot; null if none does.", type: str}
         adopted: {description: "Whether the node has a record of software that it keeps.", type: bool}
@@ -158,7 +159,7 @@ def main():
         "unresolved": unresolved(module.params["names"]),
         "sshd": sshd_access.obstacles_of(module.params["user"], module.params["address"]) if module.params["address"] else [],
         "builds": dict((path, key) for path, key in builds.items() if key),
-        "work": {"jobs": slurm_node.jobs("/"), "gpu_containers": nvidia_kernel.containers("/")},
+        "work": {"jobs": slurm_node.jobs("/"), "drained": slurm_node.drained("/"), "gpu_containers": nvidia_kernel.containers("/")},
         "cloud_hosts": cloud_hosts(),
         "adopted": os.path.exists("/var/lib/dlperf/adopted.json"),
         "stamps": standing(module.params["stamps"]),

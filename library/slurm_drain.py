@@ -12,32 +12,37 @@ DOCUMENTATION = {
         "state": {"type": "str", "required": True, "choices": ["checked", "drained", "resumed"], "description":
             "C(drained) drains the node and waits until its jobs end. C(resumed) gives back a node that this module drained. C(checked) "
             "changes nothing and fails unless the node is drained and without jobs."},
-        "timeout": {"type": "int", "default": 3600, "description": "How many seconds to wait for the jobs."},
+        "node": {"type": "str", "default": "", "description":
+            "Name in Slurm of a node that C(drained) has drained. C(resumed) then waits for its slurmd, which may be late after a reboot."},
+        "timeout": {"type": "int", "default": 3600, "description":
+            "How many seconds to wait for the jobs. C(resumed) waits at most 300 until the node answers."},
         "root": {"type": "path", "default": "/", "description": "The node's root directory. Tests set another one."},
     },
 }  # fmt: skip
 
 RETURN = r"""
 jobs: {description: Numbers of the jobs that run on the node., returned: always, type: list, elements: str}
+node: {description: Name in Slurm of the node if this module has drained it and has not given it back; else empty., returned: always, type: str}
 """
 
 import re
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.slurm_node import asked, jobs, node_name
+from ansible.module_utils.slurm_node import REASON, asked, drained, is_ours, jobs, node_name, node_state
 
-REASON = "dlperf_runner provisions it"
 UNKNOWN = ["unknown, because squeue fails"]
 POLL_S = 5
-REGISTERED_S = 60  # a slurmctld that was restarted gives no node back before its slurmd has answered
+BACK_S = 300  # as Slurm's own SlurmdTimeout
+# DOWN*+DRAIN, and IDLE+NOT_RESPONDING since 21.08; not POWERED_DOWN
+OUT = re.compile(r"DRAIN|\b(DOWN|FAIL)|\*|NOT_RESPONDING")
 
 
 class Node(object):
     def __init__(self, module):
         self.module = module
         self.root = module.params["root"]
-        self.name = node_name(self.root)
+        self.name = node_name(self.root) or module.params["node"]
         self.timeout = module.params["timeout"]
 
     def scontrol(self, *arguments):
@@ -51,10 +56,7 @@ class Node(object):
             self.name, problem, self.name), jobs=jobs(self.root))  # fmt: skip
 
     def state(self):
-        """(state such as MIXED+DRAIN, reason)"""
-        messages = self.scontrol("show", "node", self.name, "--oneliner")
-        state, reason = re.search(r" State=(\S+)", messages), re.search(r" Reason=(.*?)(?: \[\S+\]|\s*$)", messages)
-        return state.group(1) if state else "", reason.group(1) if reason else ""
+        return node_state(self.scontrol("show", "node", self.name, "--oneliner"))
 
     def drain(self):
         state, reason = self.state()
@@ -76,16 +78,28 @@ class Node(object):
         return not is_drained
 
     def resume(self):
-        state, reason = self.state()
-        is_ours = "DRAIN" in state and reason.startswith(REASON)
-        if is_ours and not self.module.check_mode:
-            given_back = ("update", "NodeName=" + self.name, "State=RESUME")
-            end = time.time() + REGISTERED_S
-            while asked(self.root, "scontrol", *given_back)["code"] and time.time() < end:
-                time.sleep(1)
-            if "DRAIN" in self.state()[0]:
-                self.scontrol(*given_back)
-        return is_ours
+        """Given back before its slurmd has started, a node would be down a while later, and stay so."""
+        if self.module.check_mode:
+            return bool(drained(self.root))
+        has_drained, end = None, time.time() + min(self.timeout, BACK_S)
+        while True:
+            problem = "no slurmd runs"
+            if node_name(self.root):
+                shown = asked(self.root, "scontrol", "show", "node", self.name, "--oneliner")
+                problem = "Slurm says: " + (shown["errors"] or shown["output"]).strip()
+                if shown["code"] == 0:
+                    now, reason = node_state(shown["output"])
+                    has_drained = is_ours(now, reason) if has_drained is None else has_drained
+                    if not has_drained or not OUT.search(now):
+                        return has_drained
+                    problem = "Slurm says State=%s Reason=%s" % (now, reason)
+                    if is_ours(now, reason):
+                        asked(self.root, "scontrol", "update", "NodeName=" + self.name, "State=RESUME")
+            if time.time() > end:
+                self.module.fail_json(jobs=jobs(self.root), msg="%s: provisioning could not give the node back to Slurm: after %d s, %s. Find out why,"
+                                      " then run again, or type: scontrol update nodename=%s state=resume"
+                                      % (self.name, min(self.timeout, BACK_S), problem, self.name))  # fmt: skip
+            time.sleep(1)
 
     def check(self):
         running = jobs(self.root, UNKNOWN)
@@ -100,7 +114,7 @@ def main():
     module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     node = Node(module)
     changed = bool(node.name) and states[module.params["state"]](node)
-    module.exit_json(changed=changed, jobs=jobs(node.root))
+    module.exit_json(changed=changed, jobs=jobs(node.root), node=drained(node.root))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ FILES = ("slurm.conf", "slurmdbd.conf", "cgroup.conf", "gres.conf")
 OPTIONS = ("etc/default/slurmd", "etc/sysconfig/slurmd", "etc/systemd/system/slurmd.service.d/*.conf", "etc/systemd/system/slurmd.service")
 PROGRAMS = SBIN + ("/opt/slurm/bin", "/usr/local/bin", "/usr/local/slurm/bin")
 TIMEOUT_S = 60
+REASON = "dlperf_runner provisions it"  # of a drained node
 KEYS = ("etc/munge/munge.key", "etc/slurm/slurm.key", "opt/slurm/etc/munge.key")
 
 
@@ -77,6 +78,24 @@ def jobs(root, unknown=()):
     listed = asked(root, "squeue", "--all", "--noheader", "--nodelist=" + name, "--format=[%A.]") if name else {"code": 0, "output": ""}
     numbers = sorted(set(re.findall(r"\[(\d+)\.", titles + listed["output"])), key=int)
     return numbers if listed["code"] == 0 else numbers + list(unknown)
+
+
+def node_state(shown):
+    """(state such as MIXED+DRAIN, reason) of a node, of what `scontrol show node --oneliner` prints."""
+    state, reason = re.search(r" State=(\S+)", shown), re.search(r" Reason=(.*?)(?: \[\S+\]|\s*$)", shown)
+    return state.group(1) if state else "", reason.group(1) if reason else ""
+
+
+def is_ours(state, reason):
+    """True if provisioning has drained the node."""
+    return "DRAIN" in state and reason.startswith(REASON)
+
+
+def drained(root):
+    """The node's name in Slurm if provisioning has drained it and it was not given back, else empty. slurmd may be late after a reboot."""
+    name = node_name(root) or platform.node().partition(".")[0]
+    shown = asked(root, "scontrol", "show", "node", name, "--oneliner")
+    return name if shown["code"] == 0 and is_ours(*node_state(shown["output"])) else ""
 
 
 def foreign(root, marker):

@@ -342,6 +342,7 @@ def arguments(
     nameless = ssh_mesh.unresolved_refusal(facts["dlperf_node"].get("unresolved") or ())
     locked_out = ssh_mesh.sshd_refusal(facts["dlperf_node"].get("sshd") or (), chosen.user)
     unfit = user_refusal(facts["dlperf_node"]["user"], chosen.user)
+    drained = facts["dlperf_node"].get("work", {}).get("drained", "")
     problems: list[str] = []
     meanings: dict[str, list[str]] = {"problems": [], "notes": []}
     if adopted:
@@ -366,7 +367,7 @@ def arguments(
     return {
         **result,
         "provision_judges": judges(
-            result["provision_roles"], adopted, wrong or nameless or locked_out or unfit
+            result["provision_roles"], adopted, wrong or nameless or locked_out or unfit or drained
         ),
         "provision_problems": [
             *problems,
@@ -524,11 +525,11 @@ def _of_environments(chosen: StackChoice) -> dict[str, Any]:
     }
 
 
-def judges(roles: Sequence[str], adopted: Sequence[str], wrong_release: str = "") -> list[str]:
+def judges(roles: Sequence[str], adopted: Sequence[str], obstacle: str = "") -> list[str]:
     """The variables that must all be true for a node to lack nothing, one of each role that it
     needs. None if provisioning must look further: a role has no such variable, the node keeps
-    software of its own, or its release is a wrong one."""
-    if adopted or wrong_release or not JUDGES.issuperset(roles):
+    software of its own, its release is a wrong one, or an earlier run left it drained in Slurm."""
+    if adopted or obstacle or not JUDGES.issuperset(roles):
         return []
     return [f"{role}_stands" for role in roles]
 

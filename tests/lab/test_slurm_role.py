@@ -11,8 +11,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import yaml
 from lab_under_test import PROJECT, Lab, Shared, sharing
 from node_state import node_state
+from reboot_standin import INSTALLED, LOADED, LOG, PREPARED, REMOVED, SHUTDOWN
 from slurm_lab import (
     MINE,
     NODES,
@@ -166,6 +168,56 @@ def test_a_node_with_a_job_is_drained_changed_and_given_back(cluster: Lab, folde
     assert cluster.said("node1", "sinfo --Node --noheader --format='%T %E'") == "\n".join(
         ["idle none"] * 2
     )
+
+
+# When the node goes down, slurmd ends. It starts long after sshd, and reports the reboot (-b).
+LATE_S = 40
+LATE_SLURMD = f"""
+service slurmd stop
+{LOADED}
+setsid sh -c 'sleep {LATE_S}; slurmd -b' > /dev/null 2>&1 < /dev/null &
+"""
+UNTIL_NODE2_IS_DRAINED = """\
+cd /shared && runuser -u dlperf -- sbatch --parsable --nodelist=node2 --output=ended.log --wrap '
+until sinfo --noheader --nodes=node2 --format=%T | grep -q draining; do sleep 1; done
+sleep 3; date +%s.%N'
+"""
+
+
+@pytest.fixture
+def boots(cluster: Lab) -> Iterator[None]:
+    cluster.said("node2", SHUTDOWN + PREPARED)
+    cluster.said("node2", f"cat > /srv/boot/at <<'END'{LATE_SLURMD}END")
+    yield
+    cluster.said("node2", REMOVED)
+
+
+@pytest.mark.usefixtures("boots")
+def test_a_node_with_a_job_is_drained_rebooted_and_given_back(cluster: Lab, folder: Path) -> None:
+    """Its slurmd starts when all else is done: before, the node stayed drained, without a word."""
+    tasks = {
+        task["name"]: task
+        for play in yaml.safe_load((PROJECT / "playbooks/provision.yml").read_text())
+        for task in play["tasks"]
+    }
+    (play,) = yaml.safe_load((PROJECT / "tests/lab/plays/role.yml").read_text())
+    play["tasks"].insert(1, tasks["Drain the node in Slurm, and wait until its jobs end"])
+    play["tasks"].append(tasks["Give a node back that was drained in Slurm"])
+    (folder / "reboot.yml").write_text(json.dumps([play]))
+    job = cluster.said("node1", UNTIL_NODE2_IS_DRAINED)
+    try:
+        state = f"squeue --noheader --jobs={job} --format=%T"
+        wait_for("the job's start", cluster, state, "^RUNNING$")
+        variables = INSTALLED | {"dlperf_reboot": True, "dlperf_drain": True}
+        words = ("--limit", "node2", "-e", json.dumps(variables))
+        cluster.play(str(folder / "reboot.yml"), *words)
+    finally:
+        cluster.said("node1", f"scancel {job}; echo done")
+    down, booted = map(float, cluster.said("node2", f"cat {LOG}").split())
+    started = cluster.said("node2", "stat --format=%Y /run/slurmd.pid")
+    assert float((folder / "ended.log").read_text()) < down < booted < float(started) - LATE_S / 2
+    assert cluster.said("node1", "sinfo --noheader --nodes=node2 --format='%T %E'") == "idle none"
+    assert cluster.said("node1", "srun --chdir=/ --nodelist=node2 hostname") == "node2"
 
 
 def test_accounting_tells_how_a_job_ended_that_slurm_has_forgotten(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible.module_utils import sshd_access
 from executed_modules import call, play
 from provisioning_choices import NAMES, node, settings
@@ -43,6 +44,31 @@ def test_a_node_lacks_nothing_if_each_of_its_roles_has_nothing_to_do(
     assert sorted(found) == sorted(f"{role}_stands" for role in judged if is_judged)
     for role in judged:
         assert f"{role}_stands:" in (PROJECT / f"roles/{role}/vars/main.yml").read_text()
+
+
+def test_a_node_that_an_earlier_run_left_drained_lacks_that() -> None:
+    """Otherwise the playbook would end before it gives the node back."""
+    for name in ("", "node1"):
+        facts = FACTS | {"dlperf_node": node(work={"drained": name})}
+        document = arguments.arguments(settings(), facts, {}, NOTHING)
+        assert (document["provision_judges"] == []) == bool(name)
+
+
+@pytest.mark.parametrize("book", ["provision", "decommission"])
+@pytest.mark.parametrize(
+    ("drains", "drained", "is_asked"), [(False, "", False), (True, "", True), (False, "n", True)]
+)
+def test_a_node_that_this_or_an_earlier_run_drained_is_given_back(
+    tmp_path: Path, book: str, drains: bool, drained: str, is_asked: bool
+) -> None:
+    last = yaml.safe_load((PROJECT / f"playbooks/{book}.yml").read_text())[-1]
+    give_back = (last["tasks"] + last.get("post_tasks", []))[-1]
+    give_back["slurm_drain"]["root"] = str(tmp_path)  # on which no slurmd runs
+    facts = {"dlperf_node": {"work": {"drained": drained}}, "cacheable": True}
+    tasks = [{"name": "Facts", "ansible.builtin.set_fact": facts}, give_back]
+    done = play(tmp_path, *tasks, variables={"dlperf_drain": drains}, options=["--check"])
+    assert done.returncode == 0, done.stdout
+    assert ("skipping: [" not in done.stdout) == is_asked, done.stdout
 
 
 class Recorded(dict[str, Any]):

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from pathlib import Path
+from threading import Timer
 
 import pytest
 import yaml
@@ -239,6 +240,56 @@ def test_a_node_that_is_out_for_another_reason_stays_out(
     # Without it, one that is down would get jobs when it answers again.
     update = "update NodeName=n State=DRAIN Reason=bad fan\n"
     assert scontrol.read_text() == ("" if is_drained else update)
+
+
+GIVE_BACK = "then run again, or type: scontrol update nodename=n state=resume"
+
+
+@pytest.fixture
+def rebooted(tmp_path: Path, root: str, scontrol: Path) -> str:
+    """A node that was drained and then rebooted: no slurmd runs yet."""
+    assert call("slurm_drain", state="drained", root=root)["node"] == "n"
+    (tmp_path / "state").write_text("DOWN+DRAIN+NOT_RESPONDING")
+    Path(root, "proc/3/comm").rename(tmp_path / "comm")
+    scontrol.write_text("")
+    return root
+
+
+def test_a_node_is_given_back_when_slurmd_starts_late(
+    tmp_path: Path, rebooted: str, scontrol: Path
+) -> None:
+    """Before, nothing was asked of a node without slurmd, and it stayed drained."""
+    late = Timer(3, (tmp_path / "comm").rename, [Path(rebooted, "proc/3/comm")])
+    late.start()
+    assert call("slurm_drain", state="resumed", node="n", root=rebooted)["changed"]
+    assert late.finished.is_set()
+    assert scontrol.read_text() == "update NodeName=n State=RESUME\n"
+
+
+def test_a_node_whose_slurmd_does_not_start_is_named(rebooted: str, scontrol: Path) -> None:
+    """Given back nevertheless, it would be down when slurmd starts (ReturnToService=0)."""
+    failed = call("slurm_drain", state="resumed", node="n", timeout=1, root=rebooted)["msg"]
+    assert failed.startswith("n: provisioning could not give the node back to Slurm: after 1 s, no")
+    assert failed.endswith(GIVE_BACK)
+    assert scontrol.read_text() == ""
+    # The next run recognises it, also if it does not drain.
+    answer = call("slurm_drain", state="checked", root=rebooted)
+    assert answer["node"] and not answer["changed"]
+
+
+@pytest.mark.parametrize("state", ["DOWN*", "IDLE+NOT_RESPONDING", "IDLE+DRAIN"])
+def test_a_node_that_does_not_answer_when_it_is_given_back_is_named(
+    tmp_path: Path, root: str, scontrol: Path, state: str
+) -> None:
+    """Slurm drains it again if it has less memory or fewer GPUs than before."""
+    assert call("slurm_drain", state="drained", root=root)["changed"]
+    text = (tmp_path / "bin/scontrol").read_text().replace("echo IDLE >", f"echo '{state}' >")
+    again = text.replace("RESUME*)", f"RESUME*) echo Low RealMemory > {tmp_path}/reason;")
+    program(tmp_path / "bin", "scontrol", again)
+    failed = call("slurm_drain", state="resumed", timeout=1, root=root)["msg"]
+    assert f"Slurm says State={state} Reason=Low RealMemory" in failed
+    assert failed.endswith(GIVE_BACK)
+    assert scontrol.read_text().count("RESUME") == 1
 
 
 def test_the_programs_and_the_configuration_are_those_of_the_running_slurmd(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -56,12 +57,15 @@ def placed(folder: Path, node: Mapping[str, Any], stack: Mapping[str, Any]) -> P
 
 
 def prolog(
-    tmp_path: Path, node: Mapping[str, Any], python: str = sys.executable
+    tmp_path: Path,
+    node: Mapping[str, Any],
+    python: str = sys.executable,
+    stack: Mapping[str, Any] = {"accelerator": "cpu"},
 ) -> tuple[int, str]:
     """Exit status, and what scontrol was told."""
     told = tmp_path / "told"
     scontrol = program(tmp_path / "bin", "scontrol", f'printf "%s\\n" "$@" > {told}\n')
-    script = placed(tmp_path / "prolog", node, {"accelerator": "cpu"})
+    script = placed(tmp_path / "prolog", node, stack)
     environment = {"PATH": f"{scontrol}:/usr/bin:/bin", "SLURMD_NODENAME": "node1"}
     done = captured(python, "-IS", script, env=environment)
     assert done.stderr == ""
@@ -100,7 +104,10 @@ def gpus(
 ) -> list[str]:
     """What fails on a node whose nvidia-smi prints this. `too`: checks that are not left out;
     `fails`: what the stand-in of libcuda answers."""
-    nvidia_smi(tmp_path / "bin", xml.replace(DRIVER, driver), "", index_of(8))
+    bins = nvidia_smi(tmp_path / "bin", xml.replace(DRIVER, driver), "", index_of(8))
+    logged = f'echo "$*" >> "{tmp_path}/asked"\n'
+    script = (bins / "nvidia-smi").read_text().removeprefix("#!/bin/sh\n")
+    program(bins, "nvidia-smi", logged + script)
     bus = {
         f"sys/bus/pci/devices/0000:{0x1A + n:02x}:00.0/{name}": value
         for n in range(8)
@@ -159,6 +166,26 @@ def test_gpus_are_judged_as_by_the_doctor(
 ) -> None:
     found = gpus(tmp_path, xml, **changed)
     assert found == [] if reason is None else any(each.startswith(reason) for each in found), found
+
+
+def test_an_nvidia_smi_that_hangs_holds_no_job_up(tmp_path: Path) -> None:
+    """The driver of a GPU that has fallen off the bus. It is asked once, for 20 s at most."""
+    program(tmp_path / "bin", "nvidia-smi", f'echo "$*" >> {tmp_path}/asked; exec sleep 600')
+    begin = time.monotonic()
+    status, told = prolog(tmp_path, NODE, stack=STACK)
+    assert 20 <= time.monotonic() - begin < 60
+    assert (tmp_path / "asked").read_text() == "-q -x\n"
+    assert status == 1
+    drained = "Reason=dlperf: nvidia-smi: expected it answers, found timeout: no answer"
+    assert told.splitlines()[3].startswith(drained)
+
+
+def test_nvidia_smi_is_asked_nothing_that_only_warns(tmp_path: Path) -> None:
+    """Without persistence mode, each question initialises the GPUs anew."""
+    assert gpus(tmp_path, several(V100, 8)) == []
+    assert (tmp_path / "asked").read_text().splitlines() == [
+        *("-q -x", "--query-gpu=index,uuid --format=csv,noheader", "topo -m"),
+    ]
 
 
 def test_a_node_that_looks_well_and_computes_nothing_is_drained(tmp_path: Path) -> None:
