@@ -96,7 +96,7 @@ def rate_in(match: Matched, form: Format) -> float:
     return 1 / printed if "inverse" in form.entry.groupindex and match["inverse"] else printed
 
 
-_WITH_BLANKS = re.compile(r"[1-9]\d{0,2}(?: \d{3})+(?:\.\d+)?", re.ASCII)
+_WITH_BLANKS = re.compile(r"[1-9]\d{0,2}(?: \d{3}){1,6}(?:\.\d{1,9})?", re.ASCII)
 _HINT_OF_BLANKS = (
     "if the blanks separate thousands, give a copy without them:\n"
     r"  sed -E ':a; s/([0-9]) ([0-9]{3})([^0-9]|$)/\1\2\3/; ta' LOG > whole.log"

@@ -263,8 +263,8 @@ def _options(likely: LikelyLine) -> str:
     if f"(?P<{DURATION}>" in likely.regex:
         seconds = seconds_of(words_of_time(*around).seconds)
         unit = next((unit for unit in ("s", "ms", "us") if seconds_of(unit) == seconds), None)
-        known = f"{unit}\n  {unit}/100" if unit else _TIMES_OF_STEP
-        return _OPTIONS_OF_TIME.replace(_TIMES_OF_STEP, known)
+        stated = f"{unit}\n  {unit}/100" if unit else _TIMES_OF_STEP
+        return _OPTIONS_OF_TIME.replace(_TIMES_OF_STEP, stated)
     words = words_of_rate(*around)
     unit = words.counted or ("steps" if words.whose == "step" else "")
     options = _OPTIONS_OF_RATE
