@@ -268,7 +268,9 @@ def test_infiniband_and_tuning_are_as_they_shall_be(cluster: FabricCluster) -> N
         address = cluster.lab.said(node, "ip -o -4 addr show dev ib0")
         assert f"10.12.0.{node[-1]}/24" in address
         assert cluster.lab.said(node, "stat -c %a /etc/netplan/*") == "600"
-        assert cluster.lab.said(node, "cat /srv/smi/*") == "877, 1530\n877, 1530\nEnabled\nEnabled"
+        assert (
+            cluster.lab.said(node, "cat /srv/smi/*.?") == "877, 1530\n877, 1530\nEnabled\nEnabled"
+        )
         tuned = f"cat {NUMA} /srv/tuning/sys/devices/system/cpu/*/*/*"
         assert cluster.lab.said(node, tuned) == "0\nperformance\nperformance"
 
@@ -365,6 +367,6 @@ def test_decommissioning_leaves_the_nodes_as_they_were(
     for node in NODES:
         assert differences(cluster.lab, node, before[node]) == []
         assert (
-            cluster.lab.said(node, "cat /srv/smi/*") == "877, 1290\n877, 1290\nDisabled\nDisabled"
+            cluster.lab.said(node, "cat /srv/smi/*.?") == "877, 1290\n877, 1290\nDisabled\nDisabled"
         )
         assert cluster.lab.said(node, f"cat {NUMA}") == "1"
