@@ -304,8 +304,9 @@ def _in_directory(
 
     def is_wanted(path: Path) -> bool:
         name = path.name
+        is_no_log = _OWN.fullmatch(name) or _HIDDEN.search(name)
         return _is_wanted(name) or (
-            not _OWN.fullmatch(name) and statements.names(path.relative_to(directory).as_posix())
+            not is_no_log and statements.names(path.relative_to(directory).as_posix())
         )
 
     of_directory = directory.is_dir()

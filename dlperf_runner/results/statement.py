@@ -76,6 +76,7 @@ _NUMBERS = (
 )
 _TEXTS = {**dict.fromkeys(_NUMBERS, r"\d{1,9}"), "topology": r"\d{1,6}n\d{1,6}g"}
 _PIECE = re.compile(r"\*\*/|\*\*|\*|\?|\{(\w+)\}|[^*?{]+|\{")
+_IN_PATTERN = re.compile(r"\.[A-Za-z]", re.ASCII)
 _WILD = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
@@ -92,11 +93,6 @@ def _expression(pattern: str) -> Any:
         else:
             text += f"(?P<{name}>{_TEXTS.get(name, '[^/]+?')})"
     return compiled(text if "/" in pattern else f"(?:.*/)?{text}")
-
-
-def _of_file(pattern: str) -> str:
-    """The part of a pattern that is matched against the file's name, without the placeholders."""
-    return re.sub(r"\{\w+\}", "*", pattern).rpartition("/")[2]
 
 
 def _match(pattern: str, path: str) -> Any:
@@ -190,9 +186,10 @@ class Statements:
                 yield name, Stated(value, by, is_of_log=True)
 
     def names(self, path: str) -> bool:
-        """True if a pattern names this file, not only the directory of any file."""
+        """True if a pattern with an extension, such as train.log.{repeat}, matches this file. rn50*
+        may mean logs alone, beside rn50.png."""
         patterns = self.mapping.logs if self.mapping else ()
-        return any(_match(p, path) for p in patterns if _of_file(p).strip("*?"))
+        return any(_match(p, path) for p in patterns if _IN_PATTERN.search(p.rpartition("/")[2]))
 
     def arguments(self) -> list[str]:
         """The options of a command line with these statements."""

@@ -135,10 +135,12 @@ def test_a_mapping_admits_any_name_that_it_names(here: Path, archived: bool) -> 
     logs = here / "logs"
     for repeat in (1, 2):
         write(logs / "1n8g" / f"train.log.{repeat}", gluoncv(50.0 + repeat))
-        write(logs / "1n8g" / f"notes.md.{repeat}", "no log\n")
+        write(logs / "1n8g" / f"train.md.{repeat}", "no log\n")
+    write(logs / "1n8g" / "train.log.2~", gluoncv(60.0))  # a copy that an editor left
     (here / "m.yml").write_text(
         'logs:\n  "**/{topology}/train.log.{repeat}": {model: resnet50v1b, precision: fp32}\n'
-        '  "**/{topology}/*": {accelerator: V100}\n'  # any file: says nothing about what is a log
+        '  "**/{topology}/train.log.?~": {model: resnet50v1b}\n'
+        '  "**/{topology}/train*": {accelerator: V100}\n'  # says nothing about what is a log
     )
     if archived:
         shutil.make_archive(str(logs / "all"), "gztar", logs, "1n8g")
@@ -146,7 +148,11 @@ def test_a_mapping_admits_any_name_that_it_names(here: Path, archived: bool) -> 
     results = load(logs, mapping=here / "m.yml")
     expected = [("mxnet-resnet50v1b", "fp32", 128, "1n8g", repeat) for repeat in (1, 2)]
     assert cases(results) == expected
-    assert [file.path.name for file in results.skipped] == ["notes.md.1", "notes.md.2"]
+    assert [file.path.name for file in results.skipped] == [
+        "train.log.2~",
+        "train.md.1",
+        "train.md.2",
+    ]
     with pytest.raises(UserError, match="no logs found"):
         load(logs)
 
