@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -142,3 +143,12 @@ def test_a_number_of_nodes_that_the_network_cannot_hold(
     with pytest.raises(SystemExit) as ended:
         control.main(up(tmp_path, nodes))
     assert ended.value.code == f"lab_nodes is {nodes}; expected 1 to 253"
+
+
+def test_a_signal_takes_effect_after_the_steps_that_belong_together(control: ModuleType) -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), control.signals_deferred():
+        signal.raise_signal(signal.SIGINT)
+        done.append("whole")
+    assert done == ["whole"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

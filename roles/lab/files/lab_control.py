@@ -72,6 +72,23 @@ def only_one(directory):
             directory.rmdir()  # fails unless it is empty
 
 
+@contextlib.contextmanager
+def signals_deferred():
+    """Let SIGINT and SIGTERM take effect after the block, so that it is whole."""
+    arrived = []
+    handlers = {
+        number: signal.signal(number, lambda number, _: arrived.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in arrived[:1]:
+            signal.raise_signal(number)
+
+
 def process_start(pid):
     """Start time of a process in the kernel's ticks; None if it has ended or is a zombie."""
     try:
@@ -278,7 +295,8 @@ def up(directory, config, frameworks=(), *, dry_run=False):
             "bridge_address": f"{NETWORK}.1", "mirror_port": MIRROR_PORT,
             "timeout": 30 + config["nodes"],
         }  # fmt: skip
-        process, status, lease = start_holder(lab, directory)
+        with signals_deferred():  # a holder that is started is known, and so can be ended
+            process, status, lease = start_holder(lab, directory)
         if os.read(status, 6) != b"ready\n":
             process.wait()
             check()  # gives a better message if the machine forbids labs
@@ -290,11 +308,12 @@ def up(directory, config, frameworks=(), *, dry_run=False):
         write_state(directory, {**state, "frameworks": list(frameworks)})
         os.write(lease, b"keep\n")
     except BaseException:
-        if process:
-            process.kill()
-            process.wait()
-        close_connections(directory)
-        remove_state(directory)
+        with signals_deferred():
+            if process:
+                process.kill()
+                process.wait()
+            close_connections(directory)
+            remove_state(directory)
         raise
     return True
 
