@@ -90,6 +90,11 @@ class Node(object):
                 if shown["code"] == 0:
                     now, reason = node_state(shown["output"])
                     has_drained = is_ours(now, reason) if has_drained is None else has_drained
+                    if not has_drained and OUT.search(now):
+                        self.module.warn(
+                            "%s: Slurm says State=%s Reason=%s. Provisioning has not drained it and leaves it so; to use it again, type: "
+                            "scontrol update nodename=%s state=resume" % (self.name, now, reason, self.name)
+                        )
                     if not has_drained or not OUT.search(now):
                         return has_drained
                     problem = "Slurm says State=%s Reason=%s" % (now, reason)

@@ -14,6 +14,7 @@ from ansible.module_utils.deb_undo import Undo
 from ansible.module_utils.openpgp_key import armored
 from ansible.module_utils.package_family import Family
 from ansible.module_utils.rpm_family import (
+    HIDDEN,
     LOCK_PLUGIN,
     LOCKS,
     QUERY,
@@ -25,6 +26,7 @@ from ansible.module_utils.rpm_family import (
     is_aborted,
     lock_lines,
     locked,
+    of_others,
     removals,
     repository_text,
     stream_text,
@@ -89,9 +91,13 @@ class RpmPackages(object):
         finally:
             shutil.rmtree(folder)
         if code != 0 and not is_aborted(output + errors):
+            self.refuse_hidden(code, output, errors)
             return None
         now, after, gone = self.snapshot(), arrivals(output), removals(output)
         return dict((name, now[name]) for name in list(after) + gone if name in now), after, gone
+
+    def refuse_hidden(self, code, output, errors):
+        """Fail if the node's locks or excludes hide packages, from the transaction as well."""
 
     def holds(self):
         return []  # locks are lines of a list, of which absent takes only the family's
@@ -174,7 +180,8 @@ class DnfFamily(Family, RpmPackages):
     # Present
 
     def rehearsal(self, lack):
-        """As that of apt: by dnf with the family's repository in a folder of its own, where pins choose the dependencies as locks will."""
+        """As that of apt: by dnf with the family's repository and locks in a folder of its own. Before the plugin of locks is installed,
+        the pins choose the dependencies."""
         folder = tempfile.mkdtemp(prefix="dnf_family-")
         try:
             options = self.without_placing(folder)
@@ -185,7 +192,7 @@ class DnfFamily(Family, RpmPackages):
             shutil.rmtree(folder)
 
     def with_pins(self, options, lack):
-        options = options + ["--disableplugin=versionlock"] + self.erasing
+        options = options + self.erasing
         names = self.names(lack.wrong) + ([] if os.path.exists(LOCKS) else [LOCK_PLUGIN])
         while True:
             result = self.rehearsed(names, options)
@@ -206,8 +213,8 @@ class DnfFamily(Family, RpmPackages):
         return dict(before, **dict((name, now[name]) for name in lack.drop if name in now)), after
 
     def without_placing(self, folder):
-        """The same as `without_writing`, with the family's repository. Its stream can be enabled nowhere else, so all streams count."""
-        options = without_writing(folder)
+        """The same as `without_writing`, with the family's repository and locks. Its stream can be enabled nowhere else, so all streams count."""
+        options = without_writing(folder) + self.with_locks(folder)
         if self.repository:
             keyring, binary = self.keyring(), self.fetched_keyring()
             if binary is not None:
@@ -217,6 +224,26 @@ class DnfFamily(Family, RpmPackages):
             path = os.path.join(folder, "reposdir", "dlperf-%s.repo" % self.repository["name"])
             write_whole(path, text.encode("utf-8"), 0o644)
         return options
+
+    def with_locks(self, folder):
+        """dnf's option for the node's settings of plugins, with the family's locks and those of others."""
+        place, copy, locks = os.path.dirname(LOCKS), os.path.join(folder, "plugins"), os.path.join(folder, "versionlock.list")
+        os.mkdir(copy)
+        for name in os.listdir(place) if os.path.isdir(place) else []:
+            os.symlink(os.path.join(place, name), os.path.join(copy, name))
+        settings = os.path.join(copy, "versionlock.conf")
+        if os.path.exists(settings):
+            text = re.sub(r"(?m)^\s*locklist\s*=.*$", "locklist = " + locks, read_bytes(settings).decode("utf-8"))
+            os.unlink(settings)
+            write_whole(settings, text.encode("utf-8"), 0o644)
+            # Other families change theirs, too.
+            text = locked(of_others(self.locks()), self.name, lock_lines(self.packages, self.pins))
+            write_whole(locks, text.encode("utf-8"), 0o644)
+        return ["--setopt=pluginconfpath=" + copy]
+
+    def refuse_hidden(self, code, output, errors):
+        if re.search(HIDDEN, output + errors):
+            self.explain("choosing the packages", code, output, errors)
 
     def roll_back(self):
         Family.roll_back(self)

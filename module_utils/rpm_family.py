@@ -19,6 +19,7 @@ FOREIGN = ("i386", "i686")
 
 # Error: can't create transaction lock on /usr/share/rpm/.rpm.lock (Read-only file system)
 READ_ONLY = r"Read-only file system|bootc system is configured to be read-only"
+HIDDEN = r"filtered out by exclude filtering"
 # (pattern in dnf's output, explanation, remedy). The first match counts.
 MEANINGS = (
     (r"No space left on device|more space needed on",
@@ -36,7 +37,7 @@ MEANINGS = (
      "the node cannot reach the repository", "set dlperf_vendor_mirror to a mirror that the node can reach"),
     (r"nothing provides (\S+)", "the packages need others that none of the node's repositories has",
      "enable the distribution's repositories (BaseOS, AppStream, CRB or PowerTools) and EPEL, which has dkms"),
-    (r"filtered out by exclude filtering", "the node's dnf hides the package",
+    (HIDDEN, "the node's dnf hides the package",
      "allow it: excludepkgs of dnf.conf and of repositories, dnf versionlock list, and NVIDIA's plugin of dnf can hide it"),
     (r"filtered out by modular filtering", "another stream of the package's module is enabled", "see dnf module list"),
     (r"Unable to find a match|No match for argument", "none of the node's repositories has the package in this version",
@@ -101,11 +102,15 @@ def locked(text, family, lines):
     return with_block(before, lines, behind, "dlperf_runner " + family)
 
 
+def of_others(text):
+    """The list of locks without those of families."""
+    return re.sub(r"(?ms)^# BEGIN dlperf_runner (\S+)\n.*?^# END dlperf_runner \1\n", "", text)
+
+
 def foreign_locks(text, wanted):
     """Others' locks in the list that do not allow the wanted versions. `wanted`: {name: version, or None for any}."""
-    others = re.sub(r"(?ms)^# BEGIN dlperf_runner (\S+)\n.*?^# END dlperf_runner \1\n", "", text)
     result = []
-    for line in others.splitlines():
+    for line in of_others(text).splitlines():
         # !nvidia-driver-3:535.104.12-1.el9.*
         match = re.match(r"!?([^#\s]+?)-(?:\d+:)?(\d[^-]*-[^-]+)$", line.strip())
         if match and match.group(1) in wanted:

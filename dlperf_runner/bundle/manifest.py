@@ -7,7 +7,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -115,6 +115,19 @@ def digests(folder: Path, paths: Iterable[str]) -> dict[str, str]:
     existing = [path for path in paths if (folder / path).is_file()]
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         return dict(zip(existing, pool.map(lambda p: digest(folder / p), existing), strict=True))
+
+
+@contextmanager
+def alone(cache: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold the lock of what all mirror folders of a cache share: apt's lists, and the signing key.
+    Wait for a run that holds it, because apt would fail."""
+    with open_append(cache / ".lock", inside=cache) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another run of bundle that uses {cache}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager

@@ -177,9 +177,10 @@ class _MirrorRun:
         house = wheels.bring(needs.target, self.locks, output, self.fetched, self.say)
         key = self.settings.cache / "mirror-key"
         architecture = needs.target.architecture
-        index, fingerprint = apt.write_index(
-            indexed, needs.suite, architecture, output / "apt", key
-        )
+        with manifests.alone(self.settings.cache, self.say):
+            index, fingerprint = apt.write_index(
+                indexed, needs.suite, architecture, output / "apt", key
+            )
         return [*index, *debs, *house], fingerprint
 
     def manifest(self, files: list[Item], inputs: str, fingerprint: str) -> MirrorManifest:
@@ -245,6 +246,22 @@ class _MirrorRun:
         wanted = {role: [*names] for role, names in needs.packages.items() if names}
         if not wanted and not needs.repositories:
             return [], []
+        with manifests.alone(self.settings.cache, self.say):
+            debs, entries, items = self.chosen(wanted)
+        by_path = {item.path: choice for choice, item in debs.items()}
+        self.say(f"{len(debs)} packages, {sum(one.size for one in debs) / 1e6:.0f} MB")
+        failed = self.downloads.fetch({p: (one.url, one.sha256) for p, one in by_path.items()})
+        lost = {by_path[path]: reason for path, reason in failed.items()}
+        self.note(lost, debs)
+        items += [item for choice, item in debs.items() if choice not in lost]
+        return [entry for choice, entry in entries.items() if choice not in lost], items
+
+    def chosen(
+        self, wanted: dict[str, list[str]]
+    ) -> tuple[dict[AptPackage, Item], dict[AptPackage, Deb822], list[Item]]:
+        """All packages that `wanted` and the vendors' parts need, those of them for the folder's
+        own index, and the items of the vendors' repositories."""
+        needs = self.needs
         self.say(f"reading the package lists of {needs.suite}")
         root, of_vendors, items = self.lists()
         installed, unpacked, absent = of_vendors.wanted(root)
@@ -262,13 +279,7 @@ class _MirrorRun:
             debs[choice] = choice.item(path or apt.path_of(entry), reason.wanted_by, reason.why)
             if not path:
                 entries[choice] = entry
-        by_path = {item.path: choice for choice, item in debs.items()}
-        self.say(f"{len(debs)} packages, {sum(one.size for one in debs) / 1e6:.0f} MB")
-        failed = self.downloads.fetch({p: (one.url, one.sha256) for p, one in by_path.items()})
-        lost = {by_path[path]: reason for path, reason in failed.items()}
-        self.note(lost, debs)
-        items += [item for choice, item in debs.items() if choice not in lost]
-        return [entry for choice, entry in entries.items() if choice not in lost], items
+        return debs, entries, items
 
     def lists(self) -> tuple[Root, Vendors, list[Item]]:
         """An apt that has read the package lists, the vendors' repositories among them, and the

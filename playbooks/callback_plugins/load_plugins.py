@@ -6,6 +6,7 @@ task and a node, whose memory is lost: then each task loads them again, for each
 
 from __future__ import annotations
 
+import gc
 from contextlib import suppress
 from typing import Any
 
@@ -33,3 +34,6 @@ class CallbackModule(CallbackBase):
 
         with suppress(UserError):  # the task that needs it fails with it
             own_stacks(), own_frameworks()
+        # A collection in a forked process would write to, and so copy, the memory of all of it.
+        gc.collect()
+        gc.freeze()

@@ -12,8 +12,10 @@ import fcntl
 import shutil
 import tarfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
+from queue import Queue
 
 import pytest
 from mirror_site import PACKAGES, POOL, Site, lost, publish, site_in
@@ -24,6 +26,7 @@ from tiny_index import only_this_index, wheel
 from dlperf_runner.bundle import apt, archives
 from dlperf_runner.bundle import manifest as manifests
 from dlperf_runner.bundle.manifest import digest
+from dlperf_runner.bundle.mirror import make
 from dlperf_runner.bundle.wheels import RequirementsFile
 
 pytestmark = needs_apt
@@ -320,3 +323,18 @@ def test_two_runs_do_not_work_on_one_folder(site: Site) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert "another run" in refusal(site.make)
     site.make()
+
+
+def test_a_run_for_another_folder_waits_for_the_package_lists(site: Site) -> None:
+    """apt would refuse to read them: two folders of a release share a directory of lists."""
+    lines: Queue[str] = Queue()
+    with (site.settings.cache / ".lock").open("w") as lock, ThreadPoolExecutor(1) as pool:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run = pool.submit(make, site.needs, site.settings, lines.put)
+        try:
+            while "waiting for another run" not in lines.get(timeout=60):
+                pass
+            assert not run.done()
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)
+        assert run.result().changed

@@ -216,7 +216,12 @@ def repositories(release: str) -> dict[str, dict[str, Any]]:
             "key": "nvidia-container", "key_path": f"{container}/gpgkey", "signed": "index",
         },
         "/srv/foreign": {
-            "packages": [one("foreign", f"1-1.{dist}")],
+            "packages": [
+                one("foreign", f"1-1.{dist}"),
+                one("needing", f"1-1.{dist}", "needed >= 2"),
+                one("needed", f"1-1.{dist}"),
+                one("needed", f"2-1.{dist}"),
+            ],
             "key": "foreign", "key_path": "/srv/foreign.asc", "signed": "packages",
         },
         "/srv/distribution": {
@@ -370,10 +375,10 @@ def upgrades(cluster: Cluster, node: str, *options: str) -> str:
     return cluster.lab.ssh(node, command).stdout
 
 
-def said_by(module: str, cluster: Cluster, node: str, **arguments: object) -> str:
+def said_by(module: str, cluster: Cluster, node: str, *options: str, **arguments: object) -> str:
     """What an execution of a module says, in one line."""
     argv = ["ansible", node, "-i", "inventory/lab", "-b", "-m", module, "-a", json.dumps(arguments)]
-    return " ".join(cluster.lab.command(*argv).stdout.split())
+    return " ".join(cluster.lab.command(*argv, *options).stdout.split())
 
 
 @pytest.mark.parametrize("pair", ALL, ids=str)
@@ -520,6 +525,44 @@ def test_packages_that_another_key_signed_are_refused(cluster: Cluster, fresh: S
     assert "foreign-1" not in cluster.lab.said(node, "rpm -qa")
     assert "CHANGED" in family(state="absent")
     assert state(cluster.lab, node) == before
+
+
+HIDING = {
+    "lock": (LOCKS, "needed-0:1-1.*"),
+    "exclude": ("/etc/dnf/dnf.conf", "excludepkgs=needed-2*"),
+}
+
+
+@pytest.mark.parametrize("hiding", HIDING)
+def test_a_rehearsal_obeys_what_the_administrator_locks_and_excludes(
+    cluster: Cluster, fresh: States, hiding: str
+) -> None:
+    """Before, check mode listed a package that a lock hides, and the run failed at it."""
+    lab, node, (path, line) = cluster.lab, PAIRS[0].node, HIDING[hiding]
+    assert fresh
+    keys = json.loads(cluster.inventory.read_text())["nodes"]["hosts"][node]["dlperf_vendor_keys"]
+    repository = {"name": "other", "uri": "file:/srv/foreign", "key": "file:/srv/foreign.asc"}
+    family = partial(said_by, "package_family", cluster, node)
+    wanted = {
+        "name": "foreign",
+        "packages": {"needing": f"1-1.el{PAIRS[0].system.removeprefix('rhel')}"},
+        "repository": repository | {"fingerprints": keys["foreign"]},
+    }
+    was = state(lab, node)
+    lab.said(node, f"cp -p {path} /root/kept; echo '{line}' >> {path}")
+    hidden = state(lab, node)
+    for options in (("--check", "--diff"), ()):
+        output = family(*options, **wanted)
+        assert "choosing the packages: the node's dnf hides the package" in output, output
+        assert "dnf versionlock list" in output
+        assert state(lab, node) == hidden
+    lab.said(node, f"mv /root/kept {path}")
+    assert "+needed 2-1" in family("--check", "--diff", **wanted)
+    assert state(lab, node) == was
+    assert "CHANGED" in family(**wanted)
+    assert "needed-2-1" in lab.said(node, "rpm -qa")
+    assert "CHANGED" in family(name="foreign", state="absent")
+    assert state(lab, node) == was
 
 
 # Serves /srv as packages.example, to those that ask it as a proxy: GET http://packages.example/...

@@ -192,9 +192,8 @@ def boots(cluster: Lab) -> Iterator[None]:
     cluster.said("node2", REMOVED)
 
 
-@pytest.mark.usefixtures("boots")
-def test_a_node_with_a_job_is_drained_rebooted_and_given_back(cluster: Lab, folder: Path) -> None:
-    """Its slurmd starts when all else is done: before, the node stayed drained, without a word."""
+def drained_and_given_back(book: Path) -> str:
+    """A play of a role between those two tasks of provision.yml."""
     tasks = {
         task["name"]: task
         for play in yaml.safe_load((PROJECT / "playbooks/provision.yml").read_text())
@@ -203,14 +202,41 @@ def test_a_node_with_a_job_is_drained_rebooted_and_given_back(cluster: Lab, fold
     (play,) = yaml.safe_load((PROJECT / "tests/lab/plays/role.yml").read_text())
     play["tasks"].insert(1, tasks["Drain the node in Slurm, and wait until its jobs end"])
     play["tasks"].append(tasks["Give a node back that was drained in Slurm"])
-    (folder / "reboot.yml").write_text(json.dumps([play]))
+    book.write_text(json.dumps([play]))
+    return str(book)
+
+
+CONF = "/etc/slurm/slurm.conf"
+
+
+@pytest.fixture(params=[2, 0], ids="ReturnToService={}".format)
+def returns(request: pytest.FixtureRequest, cluster: Lab) -> Iterator[int]:
+    """With 0, a node that was down or has booted unexpectedly stays down."""
+
+    def become(value: int) -> None:
+        for node in NODES:
+            cluster.said(node, f"sed -i s/^ReturnToService=.*/ReturnToService={value}/ {CONF}")
+        cluster.said("node1", "scontrol reconfigure")
+        assert re.search(
+            rf"ReturnToService += {value}\b", cluster.said("node1", "scontrol show config")
+        )
+
+    become(request.param)
+    yield request.param
+    become(2)
+
+
+@pytest.mark.usefixtures("boots", "returns")
+def test_a_node_with_a_job_is_drained_rebooted_and_given_back(cluster: Lab, folder: Path) -> None:
+    """Its slurmd starts when all else is done: before, the node stayed drained, without a word."""
+    book = drained_and_given_back(folder / "reboot.yml")
     job = cluster.said("node1", UNTIL_NODE2_IS_DRAINED)
     try:
         state = f"squeue --noheader --jobs={job} --format=%T"
         wait_for("the job's start", cluster, state, "^RUNNING$")
         variables = INSTALLED | {"dlperf_reboot": True, "dlperf_drain": True}
         words = ("--limit", "node2", "-e", json.dumps(variables))
-        cluster.play(str(folder / "reboot.yml"), *words)
+        cluster.play(book, *words)
     finally:
         cluster.said("node1", f"scancel {job}; echo done")
     down, booted = map(float, cluster.said("node2", f"cat {LOG}").split())
@@ -218,6 +244,25 @@ def test_a_node_with_a_job_is_drained_rebooted_and_given_back(cluster: Lab, fold
     assert float((folder / "ended.log").read_text()) < down < booted < float(started) - LATE_S / 2
     assert cluster.said("node1", "sinfo --noheader --nodes=node2 --format='%T %E'") == "idle none"
     assert cluster.said("node1", "srun --chdir=/ --nodelist=node2 hostname") == "node2"
+
+
+@pytest.mark.parametrize("returns", [0], indirect=True)
+def test_a_node_that_was_down_before_stays_down_with_a_warning(
+    cluster: Lab, folder: Path, returns: int
+) -> None:
+    """Before, the run ended without a word about it."""
+    assert returns == 0
+    cluster.said("node2", "service slurmd stop; sleep 1; slurmd -b")
+    show = "sinfo --noheader --nodes=node2 --format='%T %E'"
+    wait_for("the reboot", cluster, show, "^down Node unexpectedly rebooted$")
+    book = drained_and_given_back(folder / "down.yml")
+    variables = {"role": [], "dlperf_drain": True}
+    output = cluster.play(book, "--limit", "node2", "-e", json.dumps(variables))
+    cluster.said("node1", "scontrol update nodename=node2 state=resume")
+    wait_for("the node", cluster, show, "^idle none$")
+    text = re.sub(r"\s+", " ", output)
+    assert "node2: Slurm says State=DOWN+DRAIN Reason=Node unexpectedly rebooted. Prov" in text
+    assert "scontrol update nodename=node2 state=resume" in text
 
 
 def test_accounting_tells_how_a_job_ended_that_slurm_has_forgotten(
