@@ -39,6 +39,11 @@ FORMAT = Format(
             r"Using (?P<precision>native Torch AMP|NVIDIA APEX AMP)\. Training",
             values={"native Torch AMP": "amp", "NVIDIA APEX AMP": "amp"},
         ),
+        stated(
+            ". AMP o",
+            r"NVIDIA APEX [a-z ]{1,16}\. AMP (?P<precision>on|off)\.",  # in 2019
+            values={"on": "amp", "off": "float32"},
+        ),
         stated("AMP not enabled", r"AMP not enabled\. Training in (?P<precision>float32)"),
     ),
     zero_based=True,
