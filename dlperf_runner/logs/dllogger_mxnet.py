@@ -25,7 +25,8 @@ FORMAT = Format(
     " train.ips : 10295.68 images/s ...",
     marker=b"train.ips",
     entry=Expression(
-        START + rb'(?>[^\r\n]{0,1000}?train\.ips(?: :|":) )(?P<rate>[^\s,}]{1,64}+)'
+        START + rb"(?![^\r\n]{0,1000}?train\.batch_time)"  # of dllogger_paddle
+        rb'(?>[^\r\n]{0,1000}?train\.ips(?: :|":) )(?P<rate>[^\s,}]{1,64}+)'
         rb'(?(json)(?:, "|\})|(?: images/s(?!/)| {1,8}+train\.))'
     ),
     rate=rb"\d+\.\d+",

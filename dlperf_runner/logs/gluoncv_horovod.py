@@ -7,7 +7,8 @@
     INFO:root:Epoch[0]<TAB>Speed: 2.26 samples/sec
 
 The last line is the rate of the epoch, not of a step. Batches count from 1. Only the first epoch
-of a log counts, as in the published rule.
+of a log counts, as in the published rule. In Horovod's mxnet_imagenet_resnet50.py, a rank prints
+`Epoch[0] Rank[1] Batch[20]<TAB>accuracy=0.001<TAB>lr=0.1` in the place of the loss.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ FORMAT = Format(
     marker=b"] Batch[",
     entry=Expression(
         rb"Epoch\[(?P<epoch>\d{1,6}+)\] (?:Rank\[\d{1,9}+\] |)Batch\[(?P<step>\d{1,12}+)\]"
-        rb"(?:[ \t]{1,8}+Speed: (?P<rate>%s) samples/sec(?!/)| Loss\[(?P<loss>[^\]\r\n]{0,200}+)\])"
-        % text.WORD
+        rb"(?:[ \t]{1,8}+Speed: (?P<rate>%s) samples/sec(?!/)| Loss\[(?P<loss>[^\]\r\n]{0,200}+)\]"
+        rb"|\t[\w -]{1,32}+=)" % text.WORD
     ),
     rate=text.NUMBER,
     statements=(

@@ -8,8 +8,8 @@
     312/312 - 187s - loss: 5.2000 - accuracy: 0.0131
 
 These are Keras 2 and 3 with a bar, and with verbose=2; the last one, of TensorFlow 2.2 to 2.4, has
-the seconds of an epoch only. The bar is written again and again, with carriage returns. The time of
-a step is the mean of an epoch without its first step.
+the seconds of an epoch only, as has the bar of Keras before 2.0.9. The bar is written again and
+again, with carriage returns. The time of a step is the mean of an epoch without its first step.
 
 The seconds of the epoch, which has so many steps, give more digits if a step takes more than a
 second. In Keras 2 both include the validation of the epoch; Keras 3 prints the bar of the last step
@@ -233,8 +233,8 @@ _BARS = Format(
     framework="tensorflow2|tensorflow|jax|pytorch",
 )
 _EPOCHS_ENTRY = re.compile(
-    rb"(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+) - (?P<rate>(?P<elapsed>\d{1,7}+))(?P<unit>s - )"
-    rb"(?=loss: )(?![^\r\n]{0,1500}?s/step)"
+    rb"(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+) (?>(?:\[=+\] )?)- "
+    rb"(?P<rate>(?P<elapsed>\d{1,7}+))(?P<unit>s - )(?=loss: )(?![^\r\n]{0,1500}?s/step)"
 )
 _EPOCHS = replace(
     _BARS,

@@ -258,6 +258,9 @@ _TQDM = Format(
     statements=(
         stated("Starting with ", r"\bStarting with (?P<world_size>\d{1,9}+) processes"),
         stated("MEMBER: ", r"\bMEMBER: \d{1,9}+/(?P<world_size>\d{1,9}+)"),
+        stated(  # before version 1.5
+            "16bit precision.", r"Using (?:native|APEX) (?P<precision>16)bit", values={"16": "amp"}
+        ),
         stated(
             "utomatic Mixed Precision (AMP)",
             r"Using (?P<precision>16|bf16|bfloat16) ?(?:bit )?(?:native )?Automatic",

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 
-from .pattern import DURATION, THINGS, Lines, units_of_bar
+from .pattern import DURATION, THINGS, Lines, units_of_bar, words_of_rate
 from .reader import blocks
 
 _MOST_LINES = 20_000
@@ -95,13 +95,15 @@ class _Kind:
 class LikelyLine:
     """Such a line, and an expression for lines like it; None if it has no step or no rate.
     `is_mean`: its rate is a mean or smoothed. `besides`: what else the expression takes. `stamped`:
-    the word before its step, if it has a time of day and no rate."""
+    the word before its step, if it has a time of day and no rate. `column`: the name of the rate
+    in the head of a CSV file."""
 
     line: str
     regex: str | None
     is_mean: bool = False
     besides: str = ""
     stamped: str = ""
+    column: str = ""
 
 
 def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
@@ -160,7 +162,10 @@ def _of_csv(head: str, row: str) -> LikelyLine | None:
     names, cells = ([cell.strip() for cell in line.split(",")] for line in (head, row))
     plain = [name.strip('"') for name in names]
     step = next((n for n, name in enumerate(plain) if _STEP_COLUMN.search(name)), None)
-    rate = next((n for n, name in enumerate(plain) if _RATE_WORD.search(name)), None)
+    rates = [n for n, name in enumerate(plain) if _RATE_WORD.search(name)]
+    # Of Lightning's batches_per_sec and samples_per_sec, the second one needs no batch size.
+    counting = [n for n in rates if words_of_rate(plain[n], "").counted]
+    rate = next(iter(counting or rates), None)
     if rate is None and plain == ["Wall time", "Step", "Value"]:
         rate = 2
     if step is None or rate is None or len(names) != len(cells):
@@ -168,7 +173,7 @@ def _of_csv(head: str, row: str) -> LikelyLine | None:
     groups = {step: r"(?P<step>\d+)", rate: r"(?P<rate>[\d.eE+-]+)"}
     quotes = ['"' if cell.startswith('"') else "" for cell in cells]
     parts = [quotes[n] + groups.get(n, "[^,]*") + quotes[n] for n in range(max(step, rate) + 1)]
-    return LikelyLine(row.strip(), "^" + ",".join(parts))
+    return LikelyLine(row.strip(), "^" + ",".join(parts), column=plain[rate])
 
 
 def _of_two_lines(kinds: Sequence[_Kind]) -> LikelyLine | None:

@@ -17,24 +17,37 @@ its batch size of a device:
     INFO:root:Epoch[0] Batch [49]<TAB>Speed: 1130.501234 samples/sec<TAB>top1-err=0.998750<TAB>...
     INFO:root:[Epoch 0] speed: 1720 samples/sec<TAB>time cost: 22.325581
 
-The last line is the rate of an epoch, not of a step.
+The last line is the rate of an epoch, not of a step. Its train_recognizer.py prints
+`Batch [0049]/[3759]`.
+
+Rates of all devices are those of GluonCV's detection (SSD, YOLOv3, R-CNN), and of NVIDIA's
+ResNet-50 of 2019; both count from 0:
+
+    INFO:root:[Epoch 0][Batch 99], LR: 1.00E-03, Speed: 100.323 samples/sec, ObjLoss=19.123, ...
+    2019-11-02 10:00:02,123:INFO: Epoch[0] Batch [20-39]<TAB>Speed: 9311.25 samples/sec<TAB>LR: 0.1
+
+Source: deepinsight/insightface 863a7ea, recognition/ArcFace; apache/mxnet 1.9, python/mxnet/
+callback.py; dmlc/gluon-cv 567775619, scripts/{classification,detection,action-recognition};
+NVIDIA/DeepLearningExamples e470c21, MxNet/Classification/RN50v1.5/fit.py.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from . import text
 from .records import Expression, Format, Statement, stated
-from .statements import NAMESPACE
+from .statements import EXACT, NAMESPACE
 
 # A setting of a program with num_gpus that trains on one node.
 _GLUONCV = r"\A(?=.{0,4000}?\bnum_gpus=)(?!.{0,4000}?\bkvstore='dist)(?>.{0,4000}?\b%s)"
-FORMAT = Format(
+_NODES = Format(
     name="mxnet_speedometer",
     sample="INFO:root:Epoch[0] Batch [0-20]\tSpeed: 1.32 samples/sec",
     marker=b"] Batch [",
     entry=Expression(
-        rb"\[(?P<epoch>\d{1,6}+)\] Batch \[(?:\d{1,12}+-)?(?P<step>\d{1,12}+)\]"
-        rb"[ \t]{1,8}+Speed: (?P<rate>%(w)s) samples/sec(?!/)"
+        rb"(?<!:INFO: Epoch)\[(?P<epoch>\d{1,6}+)\] Batch \[(?:\d{1,12}+-)?(?P<step>\d{1,12}+)\]"
+        rb"(?>(?:/\[\d{1,12}+\])?)[ \t]{1,8}+Speed: (?P<rate>%(w)s) samples/sec(?!/)"
         rb"(?:[ \t]{1,8}+acc=%(w)s(?:[ \t]{1,8}+lossvalue=(?P<loss>%(w)s))?)?" % {b"w": text.WORD}
     ),
     rate=text.NUMBER,
@@ -85,3 +98,38 @@ FORMAT = Format(
     caveat="a rate is taken as that of a node; Horovod's examples in module mode print that of all"
     " devices",
 )
+_NVIDIA = replace(
+    _NODES,
+    sample="2019-11-02 10:00:02,123:INFO: Epoch[0] Batch [20-39]\tSpeed: 9311.25 samples/sec ...",
+    marker=b":INFO: Epoch[",
+    entry=Expression(
+        rb":INFO: Epoch\[(?P<epoch>\d{1,6}+)\] Batch \[\d{1,12}+-(?P<step>\d{1,12}+)\]\t"
+        rb"Speed: (?P<rate>%s) samples/sec(?!/)" % text.WORD
+    ),
+    statements=(),
+    zero_based=True,
+    rates_are_per="world",
+    caveat=None,
+)
+_DETECTION = replace(
+    _NVIDIA,
+    sample="[Epoch 0][Batch 99], LR: 1.00E-03, Speed: 100.323 samples/sec, ObjLoss=19.123, ...",
+    marker=b"][Batch ",
+    entry=Expression(
+        rb"\[Epoch (?P<epoch>\d{1,6}+)\]\[Batch (?P<step>\d{1,12}+)\], "
+        rb"(?>(?:LR: [\d.E+-]{1,16}+, )?)Speed: (?P<rate>%s) samples/sec, " % text.WORD
+    ),
+    statements=(
+        Statement(
+            "Namespace(",
+            NAMESPACE,
+            {
+                "batch_size": "global_batch_size",
+                "log_interval": "log_every",
+                "amp": "precision",
+            },
+            {"True": "amp", "False": EXACT},
+        ),
+    ),
+)
+FORMAT = replace(_NODES, variants=(_NVIDIA, _DETECTION))

@@ -63,7 +63,7 @@ _SECONDS = {
 }
 # What rates count.
 THINGS = (
-    r"(?:samples?|im(?:age|g)?s?|toks?|tokens?|seqs?|sequences?|examples?|elements?|it(?:er|em)?s?"
+    r"(?:samples?|im(?:age|g)?s?|toks?|tks|tokens?|seqs?|sequences?|examples?|elements?|it(?:er|em)?s?"
     r"|ba|steps?|batch(?:es)?|updates?|sentences?|words?|utts?|utterances?|records?|frames?)"
 )
 # A prefix, what a rate counts, and per what: ktok/s/gpu, thousand images per minute.
@@ -199,7 +199,7 @@ def words_of_time(before: str, behind: str) -> UnitWords:
 def counted_in(unit: str) -> str | None:
     """The things that a unit counts; None if it does not say it."""
     what = unit.partition("/")[0].lower()
-    if what in ("tok", "toks", "token", "tokens"):
+    if what in ("tok", "toks", "tks", "token", "tokens"):
         return TOKENS
     return SAMPLES if what in ("img", "imgs", "image", "images", "sample", "samples") else None
 

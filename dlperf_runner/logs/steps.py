@@ -341,7 +341,7 @@ def _losses(
     """The loss of each rate: that of its rank's last line with a loss, if it is of that step."""
     for writer, step, rate, loss in zip(writers, steps, rates, losses, strict=False):
         if not rate:
-            last[writer] = step, loss
+            last |= {writer: (step, loss)} if loss else {}
             continue
         of_step, latest = last.get(writer, (b"", b""))
         yield loss or (latest if of_step == step else b"")

@@ -29,15 +29,17 @@ FORMAT = Format(
     statements=(
         stated("Model ", r"\bModel (?P<network>\S{1,100}+) created, param count:"),
         stated("Training in distributed mode", r"\btotal (?P<world_size>\d{1,9}+)"),
-        stated(
-            "Training with a single process",
-            r"Training with a (?P<world_size>single) process",
-            values={"single": "1"},
-        ),
+        # In 2019, a process could drive several.
+        stated("Training with a single process", r"process on (?P<world_size>\d{1,9}+) "),
         stated(
             "AMP",
             r"Using (?P<precision>native Torch AMP|NVIDIA APEX AMP)\. Training",
             values={"native Torch AMP": "amp", "NVIDIA APEX AMP": "amp"},
+        ),
+        stated(
+            ". AMP o",
+            r"NVIDIA APEX [a-z ]{1,16}\. AMP (?P<precision>on|off)\.",  # in 2019
+            values={"on": "amp", "off": "float32"},
         ),
         stated("AMP not enabled", r"AMP not enabled\. Training in (?P<precision>float32)"),
     ),

@@ -46,6 +46,7 @@ _EPOCHS = Format(
                 "world_size": "world_size",
                 "model": "network",
                 "amp": "precision",
+                "apex": "precision",  # in 2020
             },
             {"True": "amp", "False": EXACT},
         ),

@@ -39,7 +39,8 @@ _MARKER = "trainer: "
 _SETTING = r"\bengine[/\\]trainer: (?>.{0,4000}?\b%s=)%s"  # on Windows, the name has a backslash
 _SETTING_V5 = r"\btrain: (?=weights=)(?>.{0,4000}?\b%s=)%s"
 _BATCH = r"(?P<global_batch_size>\d{1,9}+)(?![\d.])"  # a share of the memory is none
-_NETWORK = r"(?:[^\s,]{0,200}[/\\])?(?P<network>[\w-]{1,64}+)\.(?:pt|yaml)\b"
+_RESUMED = r"(?![^\s,]{0,200}\b(?:last|best)\.pt)"  # the file says nothing of the network
+_NETWORK = _RESUMED + r"(?:[^\s,]{0,200}[/\\])?(?P<network>[\w-]{1,64}+)\.(?:pt|yaml)\b"
 _BAR = Format(
     name="ultralytics",
     sample="1/100      6.73G      1.081 ...   640: 100%|███| 16/16 [00:05<00:00,  2.78it/s]",
@@ -56,7 +57,7 @@ _BAR = Format(
         stated("train: weights=", _SETTING_V5 % ("cfg", _NETWORK)),
         stated(
             "train: weights=",
-            rf"\btrain: weights=(?![^\s,]{{0,200}}(?:last|best)\.pt){_NETWORK}, cfg=,",
+            rf"\btrain: weights={_NETWORK}, cfg=,",
         ),
         Statement("Namespace(", NAMESPACE, {"total_batch_size": "global_batch_size"}),
         stated(

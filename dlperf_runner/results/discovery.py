@@ -31,7 +31,7 @@ from ..logs.running_means import with_differences
 from ..logs.tqdm_bars import with_bars
 from .archives import Member, laid_out, members_of, stem_of_archive
 from .log_file import EMPTY, NO_RATE, LogFile
-from .log_name import directories_above, stem_of
+from .log_name import directories_above, is_of_other_rank, stem_of
 from .named_run import Candidates, is_named_like_a_run, named_formats, named_run, words_at
 from .run_record import FoundRun, planned_run
 from .statement import NOTHING, Statement, Statements
@@ -394,7 +394,9 @@ def run_at(place: Place, candidates: Candidates) -> tuple[FoundRun, LogFile] | S
         if sample is None and (_is_of_mlperf(place.path) or log.form is mllog.LINES):
             return of_view(place, "mlperf")
     except UserError as error:
-        is_nothing = error.problem == EMPTY and _OF_ERRORS.search(place.path.name)
+        is_nothing = error.problem == EMPTY and _OF_ERRORS.search(place.path.name) is not None
+        # Many programs print rates on rank 0 only.
+        is_nothing |= error.problem in (EMPTY, NO_RATE) and is_of_other_rank(place.path)
         if place.is_given or (is_named_like_a_run(path_words) and not is_nothing):
             raise
         shown = None if error.problem == NO_RATE else error

@@ -265,13 +265,13 @@ def _options(likely: LikelyLine) -> str:
         unit = next((unit for unit in ("s", "ms", "us") if seconds_of(unit) == seconds), None)
         stated = f"{unit}\n  {unit}/100" if unit else _TIMES_OF_STEP
         return _OPTIONS_OF_TIME.replace(_TIMES_OF_STEP, stated)
-    words = words_of_rate(*around)
+    words = words_of_rate(*((likely.column, "") if likely.column else around))
     unit = words.counted or ("steps" if words.whose == "step" else "")
     options = _OPTIONS_OF_RATE
     if unit:
         options = options.replace("UNIT ", f"{unit} ").replace(f"{_UNITS}; ", "")
-    if words.whose:
-        options = options.replace("WHOSE\n", f"{words.whose}\n").replace(f"{_WHOSE}", "")
+    if whose := words.whose or ("device" if "device" in likely.column else ""):
+        options = options.replace("WHOSE\n", f"{whose}\n").replace(f"{_WHOSE}", "")
     return options.rstrip("; \n")
 
 

@@ -139,7 +139,7 @@ def check_network(
             continue
         if is_program and len(candidates) > 1 and entry.name == UNKNOWN_COLLECTIVE:
             continue
-        if set(candidates).isdisjoint(map(_plain, entry.names)):
+        if not is_network_of(header.network, entry):
             raise UserError(
                 f"the network contradicts {run.source_of('network')}",
                 where=f"{run.path}:{header.line}",
@@ -148,13 +148,18 @@ def check_network(
             )
 
 
+def is_network_of(network: str, entry: Model) -> bool:
+    """True if a network, as a program calls it, or one of several, is that of an entry."""
+    return not {*map(_plain, network.split("|"))}.isdisjoint(map(_plain, entry.names))
+
+
 @functools.cache
 def _plain(name: str) -> str:
-    """A name without what programs write differently: resnet50v1b for resnet50_v1b, and llama8b for
-    llama-3.1-8b, which is the network of llama-3-8b and llama-8b."""
-    return re.sub(
-        r"[^a-z0-9.]", "", re.sub(r"llama-?3([._]\d)?[-_ ]?(?=\d+b)", "llama", name.lower())
-    )
+    """A name without what programs write differently: resnet50v1b for resnet50_v1b, vitb16 for
+    vit_base_patch16, and llama8b for llama-3.1-8b, the network of llama-3-8b and llama-8b."""
+    name = re.sub(r"llama-?3([._]\d)?[-_ ]?(?=\d+b)", "llama", name.lower())
+    name = re.sub(r"(?<=[a-z_-])([tsblh])(?:iny|mall|ase|arge|uge)(?![a-z])", r"\1", name)
+    return re.sub(r"patch(?=\d)|[^a-z0-9.]", "", name)
 
 
 def same_network(word: str, network: str) -> bool:

@@ -31,6 +31,7 @@ _ANOTHER = re.compile(r"\.(log|txt|out|err)\.", re.IGNORECASE)
 _EXTENSION = re.compile(r"\.[A-Za-z]\w{0,11}$", re.ASCII)
 _BATCH = re.compile(r"bs?(\d{1,9})", re.ASCII)
 _GLOBAL_BATCH = re.compile(r"gbs([1-9]\d{0,8})", re.ASCII)
+_VERSION = re.compile(r"v\d")
 _DEVICES = re.compile(r"gpus?(\d{1,9})|(\d{1,9})gpus?", re.ASCII)
 # A GPU or a batch size? A batch size is bs200, or the log states it.
 _GPU_OR_BATCH = ("b100", "b200", "b300")
@@ -241,8 +242,9 @@ def _words_of_name(name: str, by: str) -> PathWords:
             (others if settings else first).append(word)
             continue
         field, value = setting
-        if field == "batch_size" and not settings and first and names().has_size(first[-1], word):
-            first[-1] += f"-{word}"  # vit-b16 is a model
+        model = next((w for w in reversed(first) if not _VERSION.fullmatch(w)), "")
+        if field == "batch_size" and not settings and names().has_size(model, word):
+            first[-1] += f"-{word}"  # vit-b16 is a model, and efficientnet_v1_b4
             continue
         if settings.setdefault(field, value) != value and {value, settings[field]} != {
             "amp",
@@ -311,6 +313,8 @@ def _of_directories(
     if topology or has_product or has_nodes or next(_devices_alone(directories), None):
         # Beside a size, one more setting names a run.
         likely += [words for words in named if words.batch_size or words.precision]
+    # r100_1n8g, and resnet50_8gpu; h100box_8gpu may be a machine.
+    likely += [w for w in named if w.first and (w.topology or (w.devices and _has_model(w)))]
     above = next(iter(likely), None)
     repeat = next((int(m[1]) for m in map(_NUMBERED.fullmatch, directories) if m), None)
     return (
@@ -325,6 +329,10 @@ def _of_directories(
             "precisions": tuple((w.precision, w.by) for w in alone if w.precision),
         },
     )
+
+
+def _has_model(words: PathWords) -> bool:
+    return any(map(names().is_model, words.first))
 
 
 def _words_of_directory(directory: str) -> PathWords | None:
@@ -413,6 +421,12 @@ def rank_of(path: PurePath, topology: Topology) -> tuple[str, int] | None:
     if int(match["rank"]) >= (of_nodes if match["node"] else topology.world_size):
         return None
     return f"{text[: match.start('rank')]}*{text[match.end('rank') :]}", int(match["rank"])
+
+
+def is_of_other_rank(path: PurePath) -> bool:
+    """True if a log is named after a rank of its run that is not the first one."""
+    match = _RANK.search(f"/{path.as_posix()}")
+    return match is not None and not match["node"] and int(match["rank"]) > 0
 
 
 def is_of_repeat(directory: str) -> bool:

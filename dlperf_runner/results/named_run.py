@@ -27,6 +27,7 @@ from .log_head import (
     batch_of,
     head_of,
     headers_of,
+    is_network_of,
     same_network,
 )
 from .log_name import (
@@ -615,6 +616,8 @@ def _entry(
     if len(fitting) > 1 and framework is None:
         # A format is of one framework; programs of others name their network differently.
         fitting = [e for e in fitting if e.workload.framework in log.form.name] or fitting
+    if len(fitting) == 1 and model is None and _is_other(fitting[0], headers(), telling):
+        fitting = []
     if len(fitting) == 1 and (model or telling or (framework and path_words.first)):
         return fitting[0]
     if fitting and (model or telling or framework):
@@ -631,6 +634,15 @@ def _entry(
     model = model or _network(log, headers(), telling)
     model = model or _as_name("-".join(_label(path_words, telling)))
     return program_model(log.form, model, framework, _workloads(models)) if model else None
+
+
+def _is_other(entry: Model, headers: Sequence[logs.Header], words: Sequence[str]) -> bool:
+    """True if the log states another network than that of an entry, and the words of its name may
+    name that one: rn50 both resnet50_v1 and resnet50_v1b."""
+    network = next((header.network for header in headers if header.network), None)
+    if not network or not words or is_network_of(network, entry):
+        return False
+    return any(all(same_network(word, name) for word in words) for name in network.split("|"))
 
 
 def _framework(
@@ -746,7 +758,9 @@ def _network(log: LogFile, headers: Sequence[logs.Header], words: Sequence[str])
             found=stated.network.replace("|", " or "),
             hint="state it with --model, or in mapping.yml",
         )
-    return _as_name(fitting[0] if len(fitting) == 1 else UNKNOWN_COLLECTIVE)
+    # A word may say more: resnet50 of a log with network='resnet'.
+    longer = [w for w in words if w.lower().startswith(fitting[0].lower())] or fitting
+    return _as_name(longer[0] if len(fitting) == 1 else UNKNOWN_COLLECTIVE)
 
 
 def _as_name(text: str) -> str | None:

@@ -262,6 +262,15 @@ def test_numbers_of_a_csv_file_are_apart(tmp_path: Path) -> None:
     assert "of which the expression takes 100.0" in str(problem)
 
 
+def test_a_column_of_samples_is_better_than_one_of_steps(tmp_path: Path) -> None:
+    """As Lightning's ThroughputMonitor writes them with a CSVLogger."""
+    head = "epoch,step,train/device/batches_per_sec,train/device/samples_per_sec"
+    rows = [f"0,{step},{rate / 32},{rate}" for step, rate in enumerate(range(900, 920), 10)]
+    hint = str(only(load(write(tmp_path / "1n8g/rn50_b32_fp32.log", [head, *rows]))).hint)
+    regex = r"^[^,]*,(?P<step>\d+),[^,]*,(?P<rate>[\d.eE+-]+)"
+    assert f"--regex '{regex}' --unit samples --rates-are-per device\n" in hint
+
+
 def test_bad_expressions(here: Path) -> None:
     write(here / "logs" / NAME, program())
     for options, told in (

@@ -72,6 +72,9 @@ def test_errors_name_what_to_type_next(
         ("llama-3.1-70b", "llama-8b", False),
         ("llama-2-7b", "llama-7b", False),
         ("r50", "resnet50", True),
+        ("vit-b16", "vit_base_patch16_224.augreg_in1k", True),
+        ("vit-b16", "vit_large_patch16_224", False),
+        ("bert-large-uncased", "bertlarge", True),
         ("r50", "resnet101", False),
     ],
 )

@@ -33,6 +33,7 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         # The size of a model, not that of a batch.
         ("vit_b16_b128_amp", (), {"first": ("vit-b16",), "batch_size": 128}),
         ("efficientnet_b4_fp32", (), {"first": ("efficientnet-b4",), "batch_size": None}),
+        ("efficientnet_v1_b4_b160", (), {"first": ("efficientnet", "v1-b4"), "batch_size": 160}),
         ("llama3-8b_b200_fp8", (), {"batch_size": None, "first": ("llama3-8b", "b200")}),
         ("train", ("llama3-8b_b200_fp8",), {"batch_size": None}),
         # Of a node, or of both?
@@ -46,6 +47,9 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         ("train", ("run1", "8gpus"), {"devices": 8, "repeat": 1}),
         ("rn50-amp", ("ngpu=8", "16_gpus"), {"devices": 8}),
         ("rn50-4gpu", ("8gpus",), {"devices": 4}),
+        ("train", ("resnet50_8gpu",), {"devices": 8}),
+        ("train", ("r100_1n8g",), {"first": ("r100", "train"), "topology": Topology(1, 8)}),
+        ("train", ("dgx_8gpu",), {"devices": None}),  # a machine
         ("rn50_0", ("1N8G",), {"repeat": 0, "topology_directory": "1N8G"}),
         ("train", ("4gpus", "1n8g"), {"devices": 4, "topology_directory": "1n8g"}),
         ("train", ("8xA100", "1n4g"), {"devices": None, "topology_directory": "1n4g"}),  # a machine
@@ -123,6 +127,33 @@ def test_logs_of_ranks_are_one_run(tmp_path: Path, name: str) -> None:
     shown = (folder / name.format(0)).relative_to(tmp_path)
     assert f"ranks of the run of {shown}, which is counted once: " in notes
     assert "copies of" in notes
+
+
+def test_a_rank_that_prints_no_rate_is_no_problem(tmp_path: Path) -> None:
+    """In most programs rank 0 prints; rank 0 without a rate is reported."""
+    folder = tmp_path / "1n2g/rn50_b128_fp32/log"
+    write(folder / "workerlog.0", gluoncv(100.0, world=2))
+    write(folder / "workerlog.1", ["W0301 20:00:00.1 device_context.cc:447] device: 1"])
+    write(folder / "workerlog.2", [])
+    results = load(tmp_path)
+    assert (results.problems, len(results.counted)) == ([], 1)
+    write(folder / "workerlog.0", ["started"])
+    assert "no line has a known format" in str(only(load(tmp_path)))
+
+
+def test_rn50_is_also_a_network_that_the_log_states(tmp_path: Path) -> None:
+    """In GluonCV's logs, rn50 is resnet50_v1b by the catalogue."""
+    lines = ["INFO:root:Namespace(model='resnet50_v1')", *gluoncv(100.0)]
+    write(tmp_path / "1n1g/rn50_b128_fp32.log", lines)
+    (run,) = load(tmp_path).counted
+    assert run.model == "resnet50_v1"
+
+
+def test_a_name_may_say_more_than_the_log(tmp_path: Path) -> None:
+    for layers in (50, 152):
+        lines = ["INFO:root:Namespace(model='resnet')", *gluoncv(100.0)]
+        write(tmp_path / f"1n1g/resnet{layers}_b128_fp32.log", lines)
+    assert {run.model for run in load(tmp_path).counted} == {"resnet50", "resnet152"}
 
 
 def test_logs_of_the_nodes_of_a_run_are_one_run(tmp_path: Path) -> None:
