@@ -19,7 +19,8 @@ all` and `-r all`, each size has a row for each operation, type and root; such a
 The average is over all sizes, so it depends on the chosen sizes.
 
 With `-O 0`, rccl-tests print the columns of in-place operations only; the line above the heading
-says so. With several cycles (`-N`, or `-s` of older rccl-tests), the sizes begin again.
+says so. With several cycles (`-N`, or `-s` of older rccl-tests), the sizes begin again. Until 2022,
+rccl-tests wrote `nThread: 1 minBytes: 8`, and an asterisk behind an error that is too large.
 
 With `-J FILE`, the same is in one JSON object, whose devices are all, or one of each process.
 Until February 2026, its average is called average_bus_bandwidith.
@@ -51,7 +52,7 @@ _NUMBER = rb"\d{1,32}+(?>(?:\.\d{1,32}+)?)(?>(?:e[+-]\d{1,3}+)?)"
 _IS_NUMBER = re.compile(_NUMBER)
 _IS_ROOT = re.compile(rb"-?\d{1,9}")
 _IS_OPERATION = re.compile(rb"[a-z]\w{0,32}")
-_IS_WRONG = re.compile(rb"%s|N/A" % _NUMBER)
+_IS_WRONG = re.compile(rb"%s\*?|N/A" % _NUMBER)
 # Behind the size: the number of elements, the type, the operation and the root.
 _KIND = (
     rb"%(b)s(?P<count>\d{1,18}+)%(b)s(?P<type>[a-z][\w-]{0,32}+)"
@@ -62,8 +63,8 @@ _ROW = re.compile(rb"(?<!\S)\d{1,18}+%s%s[\d.]" % (_KIND, _BLANKS))
 _PLACE = re.compile(rb"# {1,200}+(out-of-place|in-place)")
 _HEADING = re.compile(rb"# {1,40}+size {1,40}+count {1,40}+(?:type|time) {1,40}+[^\r\n]{0,400}")
 _SIZES = re.compile(
-    rb"minBytes (\d{1,18}) maxBytes (\d{1,18}) step: (\d{1,18})\((factor|bytes)\)"
-    rb"(?: warmup iters: \d{1,9}+ iters: (\d{1,9}) )?"
+    rb"minBytes:? (\d{1,18}) maxBytes:? (\d{1,18}) step: (\d{1,18})\((factor|bytes)\)"
+    rb"(?: warmup(?: i|I)ters: \d{1,9}+ iters: (\d{1,9}) )?"
     rb"(?:agg iters: (\d{1,9}+) validation: \d{1,9}+ graph: (\d{1,9}+))?"
 )
 _LESS = re.compile(rb"# Reducing maxBytes to (\d{1,18}) due to memory")
@@ -93,7 +94,7 @@ _JSON = b'"average_bus_bandwid'
 _BEGINS_JSON, _HEAD = re.compile(rb'\s{0,8}\{"(?:version|start_time)":'), 4096
 _MARKERS = [
     *(
-        b"Bytes ",
+        b"Bytes",
         b"Blocking ",
         b"bandwidth",
         b"Out of",
@@ -181,7 +182,8 @@ class NcclTests:
 class _Reading:
     """The tables before a line, and that of the line; how many processes named a rank 0 for it; the
     ends of its sizes, where its first columns are from (out-of-place, in-place), its columns, and
-    the line of a heading without those that are needed; and the first line with an error."""
+    the line of a heading without those that are needed; the first line with an error; and the
+    lines up to the end of the last whole table."""
 
     tables: list[NcclTests] = field(default_factory=list)
     table: NcclTests = field(default_factory=NcclTests)
@@ -192,6 +194,7 @@ class _Reading:
     other_heading: tuple[int, str] | None = None
     failure: tuple[int, str] | None = None
     last: int = 1
+    whole: int = 0
 
 
 def read(pieces: Iterable[bytes]) -> list[NcclTests]:
@@ -211,7 +214,12 @@ def read(pieces: Iterable[bytes]) -> list[NcclTests]:
             _take(reading, block, part)
         reading.last = block.last or reading.last
     if reading.table != NcclTests() or not reading.tables:
-        _finish(reading)
+        try:
+            _finish(reading)
+        except LineError as error:
+            if reading.tables:  # a job may have ended within its last one
+                error.hint = f"{error.hint}; or keep the tables above: head -n {reading.whole} LOG"
+            raise
     return reading.tables
 
 
@@ -340,6 +348,7 @@ def _take(reading: _Reading, block: Block, part: re.Match[bytes]) -> None:
         table.average_busbw = float(average[1])
         reading.last = block.line(part.start())
         _finish(reading)
+        reading.whole = reading.last
 
 
 def _finish(reading: _Reading) -> None:
@@ -457,8 +466,8 @@ def _add_row(reading: _Reading, block: Block, start: int) -> None:
         prefix = "in_place_" if is_in_place or start != first else ""
         values[f"{prefix}time_us"] = float(rates[0]) if names[start] == b"time" else None
         values[f"{prefix}algbw"], values[f"{prefix}busbw"] = map(float, rates[1:])
-        checked = int(wrong) if wrong.isdigit() else float(wrong) if wrong != b"N/A" else None
-        values[f"{prefix}wrong"] = checked
+        checked = float(wrong.rstrip(b"*")) if wrong != b"N/A" else None
+        values[f"{prefix}wrong"] = int(wrong) if wrong.isdigit() else checked
     reading.table.rows.append(Bandwidth(int(size), redop, **values))
 
 
