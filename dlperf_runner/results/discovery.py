@@ -421,7 +421,7 @@ def _formats() -> dict[str, logs.Format]:
 
 
 def _is_of_mlperf(path: Path) -> bool:
-    return bool(_RESULT.fullmatch(path.name)) and path.parts[-4:-3] == ("results",)
+    return bool(_RESULT.fullmatch(path.name)) and "results" in path.parts[-5:-3]
 
 
 def _is_power_of_mlperf(path: Path) -> bool:

@@ -461,7 +461,7 @@ ELSEWHERE = {
         "the lines of Megatron are wrapped",
     '"average_bus_bandwidth": {{\n"bandwidth": {r}}}': "jq -c",
     '{{"log": "Epoch[0] Batch [{n}] Speed: {r} img/s\\n", "stream": "stdout"}}': "jq -rj .log",
-    ':::MLL 15600000{n}.123 run_start: {{"value": null, "metadata": {{}}}}': "v0.6 and before",
+    ":::MLPv0.5.0 resnet 15600000{n}.123 (a.py:1) run_start": "MLPerf v0.5 are not read",
     " {n}/99 [00:01<00:02, {r}s/it]\n{{'loss': 2.2, 'epoch': 0.{n}}}": "or describe its bar",
     " Train throughput/samples_per_sec: {r}": "'Train time/batch: (?P<step>\\d+)|Train throughput",
     "{{'loss': {r}, 'learning_rate': 4e-05, 'epoch': 0.{n}}}": "'train_samples_per_second'",
