@@ -68,6 +68,31 @@ _KEY = re.compile(
     re.IGNORECASE,
 )
 _SET = re.compile(r"(?<![^\W_])[A-Za-z]{1,32}=[^\s,_/]*")
+# Other spellings of settings, and the words for them. no-amp is not amp.
+_SPELLINGS = [
+    (re.compile(rf"(?<![^\W_]){pattern}(?![^\W_])", re.ASCII), words)
+    for pattern, words in (
+        (r"(no|non|not|without)[-_.\s](amp|tf32|fp8|[bf][fp]16)", r"\1\2"),
+        (r"(amp|tf32|fp8|[bf][fp]16)[-_.\s](?:off|no|false|disabled)", r"no\1"),
+        (
+            r"(?:global|total)[-_.\s]?b(?:sz?|atch)(?:[-_.\s]?size)?[-_.\s=]?([1-9]\d{0,8})",
+            r"gbs\1",
+        ),
+        (r"bs?([1-9]\d{0,8})[-_.\s](?:global|total)", r"gbs\1"),
+        # DeepSpeed's train_batch_size is that of all devices.
+        (
+            r"(?<!train[-_.])(?<!eval[-_.])(?:bsz?|batch[-_.\s]?size)[-_.\s=]?([1-9]\d{0,8})",
+            r"bs\1",
+        ),
+        (r"batch([1-9]\d{1,8})", r"bs\1"),
+        (r"bfloat16", "bf16"),
+        (r"float(16|32|64)", r"fp\1"),
+        (r"mixed[-_.\s]?precision", "amp"),
+        # gpus_4_5 are those two.
+        (r"(?:n?gpus|ngpu)[-_.\s=]?([1-9]\d{0,8})(?![-_,.]?\d)", r"\1gpus"),
+        (r"([1-9]\d{0,8})[-_\s]?(?:gpu|card|npu|device)s?", r"\1gpus"),
+    )
+]
 _NUMBERED = re.compile(
     r"(?:run|rep|repeat|try|trial|attempt|seed)[-_]?(\d{1,9})", re.ASCII | re.IGNORECASE
 )
@@ -102,7 +127,7 @@ _WORD = re.compile(r"[^\W_]+")
 # What the names of directories and logs of one table differ in without being of another machine or
 # setting: sizes, repeats, dates, and numbers of jobs.
 _SIZE = r"(?:\d+x?|x\d+|one|two|four|eight|single|multi|many|all|per)"
-_OF_WHAT = r"(?:n?gpus?|cards?|devices?|nodes?|hosts?|machines?|procs?|ranks?|workers?|n|g|np)"
+_OF_WHAT = r"(?:n?gpus?|npus?|cards?|devices?|nodes?|hosts?|machines?|procs?|ranks?|workers?|n|g|np)"
 _REPEATED = (
     r"(?:run|r|rep|repeat|try|trial|attempt|seed|part|job|slurm|logs?|train|(?:std)?(?:out|err)"
     r"|output|workerlog)s?"
@@ -256,6 +281,8 @@ def _split(name: str) -> list[str]:
     """The words between _, blanks, commas and +. One with a setting between - or . is several."""
     words: list[str] = []
     name = _KEY.sub(r"_\1_", name)
+    for pattern, spelling in _SPELLINGS:
+        name = pattern.sub(spelling, name)
     # What is set to a value of unknown meaning, such as lr=0.1, is no model: behind the rest.
     for word in _SET.findall(name):
         if not setting_of(word.replace("=", "")):

@@ -92,6 +92,19 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         ("llama3-8b_bf16", ("gpu3",), {"devices": None}),
         ("llama3-8b_bf16", ("old-8gpus",), {"devices": None}),
         ("llama3-8b_bf16_gbs512", (), {"global_batch_size": 512, "batch_size": None}),
+        # Other spellings.
+        ("rn50_batch_size_64-float16", (), {"batch_size": 64, "precision": "fp16", "others": ()}),
+        ("rn50-bsz-8-bfloat16-num_gpus_4", (), {"batch_size": 8, "precision": "bf16"}),
+        ("rn50_batch64_mixed-precision", (), {"first": ("rn50",), "precision": "amp"}),
+        ("rn50_global_batch_64", (), {"global_batch_size": 64, "batch_size": None}),
+        ("rn50_bs64_total", (), {"global_batch_size": 64, "batch_size": None}),
+        ("rn50_train_batch_size_64", (), {"batch_size": None}),  # DeepSpeed's is that of all
+        ("rn50_batch_2_fp32", (), {"batch_size": None}),
+        ("rn50_no-amp_b8", (), {"precision": None, "first": ("rn50", "noamp")}),
+        ("rn50_amp_off_b8", (), {"precision": None}),
+        ("rn50_8-cards_b8", (), {"devices": 8}),
+        ("rn50_gpus_4_5_b8", (), {"devices": None}),
+        ("rn50_gpus-16_b8", (), {"devices": 16}),
         # The nearest directory that says several settings says what the file does not.
         ("oneflow", ("rn50_bs128_1n1g_fp32", "b64_fp16"), {"batch_size": 128, "precision": "fp32"}),
         ("train", ("run2", "rn50-b128-fp32-1n8g"), {"repeat": 2, "batch_size": 128}),
