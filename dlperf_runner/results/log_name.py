@@ -127,7 +127,9 @@ _WORD = re.compile(r"[^\W_]+")
 # What the names of directories and logs of one table differ in without being of another machine or
 # setting: sizes, repeats, dates, and numbers of jobs.
 _SIZE = r"(?:\d+x?|x\d+|one|two|four|eight|single|multi|many|all|per)"
-_OF_WHAT = r"(?:n?gpus?|npus?|cards?|devices?|nodes?|hosts?|machines?|procs?|ranks?|workers?|n|g|np)"
+_OF_WHAT = (
+    r"(?:n?gpus?|npus?|cards?|devices?|nodes?|hosts?|machines?|procs?|ranks?|workers?|n|g|np)"
+)
 _REPEATED = (
     r"(?:run|r|rep|repeat|try|trial|attempt|seed|part|job|slurm|logs?|train|(?:std)?(?:out|err)"
     r"|output|workerlog)s?"
