@@ -179,7 +179,7 @@ def _events(block: Block) -> Iterator[_Event]:
             lost = _LOST_DIGIT.search(match[3])
             if type(time) is not int or time < 0 or not isinstance(metadata, dict) or lost:
                 raise TypeError
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             problem = "the line is not one that mllog prints"
             shown = match[3][:60].decode()
             raise LineError(line, problem, expected="JSON with time_ms", found=shown) from None

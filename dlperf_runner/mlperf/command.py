@@ -156,7 +156,7 @@ def render(results: Sequence[MlperfResult], screen: Screen = PIPE) -> str:
         estimators = sorted({result.estimator for result in group if result.estimator})
         needed = next((r.runs_needed for r in group if r.runs_needed), "an unknown number of")
         heading = f"{benchmark}: MLPerf's time to train of {needed} runs, in minutes"
-        lines += [heading, "", table(columns, rows, screen)]
+        lines += [printable(heading), "", table(columns, rows, screen)]
         by = f"Throughput by {', '.join(estimators)}." if estimators else "No throughput."
         lines.append(by)
         notes: dict[str, list[str]] = {}
@@ -166,7 +166,7 @@ def render(results: Sequence[MlperfResult], screen: Screen = PIPE) -> str:
                 notes.setdefault(result.throughput_note, []).append(where)
         for note, places in notes.items():
             all_of_it = len(places) == len(group)
-            lines.append(f"{'All' if all_of_it else ', '.join(places)}: {note}.")
+            lines.append(printable(f"{'All' if all_of_it else ', '.join(places)}: {note}."))
         lines.append("")
     return "\n".join(lines)
 
@@ -196,7 +196,7 @@ def view(files: Mapping[Path, Path | None], contents: Mapping[Path, Path]) -> Vi
             problems.append(error)
 
     def shown(screen: Screen) -> str:
-        notes = "".join(f"- {note}\n" for note in outcome.notes)
+        notes = "".join(f"- {printable(note)}\n" for note in outcome.notes)
         parts = [render(outcome.results, screen), render_runs(runs, screen), notes]
         return "\n".join(filter(None, parts))
 

@@ -213,6 +213,19 @@ def test_hpc_has_a_folder_for_each_kind_of_scaling(tmp_path: Path) -> None:
     assert problem.problem.startswith("weak scaling of MLPerf HPC has no time to train")
 
 
+def test_what_a_foreign_log_says_obeys_no_terminal(tmp_path: Path) -> None:
+    lines = [line.replace("llama31_8b", r"\u001b[2Jnet") for line in WHOLE]
+    folder = write_result(tmp_path, [lines] * 10, benchmark="\x1b[2Jnet")
+    for words in (("mlperf", tmp_path), ("summarize", tmp_path, "--no-history")):
+        called = call(*words, status=1)
+        assert "\x1b" not in called.both
+        assert r"\x1b[2Jnet: MLPerf's time to train" in called.text
+    deep = event(1, "eval_accuracy").replace("null", "[" * 99_999 + "]" * 99_999)
+    write(folder / "result_0.txt", [*WHOLE[:-1], deep, WHOLE[-1]])
+    (problem,) = read_below(tmp_path).problems
+    assert problem.problem == "the line is not one that mllog prints"
+
+
 def test_power_is_no_run(tmp_path: Path) -> None:
     folder = write_result(tmp_path, [result_log(8200.0 + n) for n in range(10)])
     write(folder / "power/result_0/node_0.txt", [event(0, "power_reading", 700.0)])
