@@ -90,6 +90,11 @@ _PARTS = re.compile(
         )
     )
 )
+# With NCCL_DEBUG=INFO, lines of NCCL land in the middle of a row: those of other ranks, which share
+# the file, or of algorithms that connect late. A name before them that begins with a digit would be
+# a part of the number.
+_NOTICE = rb"[\w.-]{0,254}+:\d{1,9}+:\d{1,9}+ \[\d{1,4}+\] NCCL (?:INFO|WARN) [^\n]*+\n"
+_NOTICES = re.compile(rb"(?m)(?:(?P<apart>^)\w|[A-Za-z])%s(?:\w%s)*+" % (_NOTICE, _NOTICE))
 _JSON = b'"average_bus_bandwid'
 _BEGINS_JSON, _HEAD = re.compile(rb'\s{0,8}\{"(?:version|start_time)":'), 4096
 _MARKERS = [
@@ -206,7 +211,7 @@ def read(pieces: Iterable[bytes]) -> list[NcclTests]:
     if _BEGINS_JSON.match(head):  # a line that may be longer than those of other logs
         return [_of_json(b"".join((head, *pieces)))]
     reading = _Reading()
-    for block in blocks(chain((head,), pieces), _MARKERS):
+    for block in map(_whole_rows, blocks(chain((head,), pieces), _MARKERS)):
         if _JSON in block.data:
             reading.tables += [_of_json(t) for t in block.data.split(b"\n") if _JSON in t]
             continue
@@ -221,6 +226,14 @@ def read(pieces: Iterable[bytes]) -> list[NcclTests]:
                 error.hint = f"{error.hint}; or keep the tables above: head -n {reading.whole} LOG"
             raise
     return reading.tables
+
+
+def _whole_rows(block: Block) -> Block:
+    """The lines without NCCL's in the middle of them."""
+    if b" NCCL " not in block.data or block.numbers:
+        return block
+    rows = _NOTICES.sub(lambda m: b"" if m["apart"] is None else m[0], block.data)
+    return block._replace(data=rows)
 
 
 def _of_json(data: bytes) -> NcclTests:
@@ -248,7 +261,7 @@ def _of_json(data: bytes) -> NcclTests:
                 config.get("graph", 0),
                 config.get("blocking_collectives") == "true",
             ),
-            collective=program.removesuffix("_perf") if program.endswith("_perf") else None,
+            collective=program.partition("_perf")[0] if "_perf" in program else None,
             average_busbw=_amount(average.get("bandwidth", average.get("bandwidith"))),
             is_wrong=any(check["okay"] != "true" for check in checks),
         )
