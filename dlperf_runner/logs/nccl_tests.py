@@ -117,10 +117,20 @@ _SHOWN = "show them: dlperf bandwidth LOG"
 _IN_PLACE = "the bus bandwidth is that of in-place operations; the log has no others"
 _OTHERS = "tables of other programs (OSU, perftest, mscclpp-test) are not read, only of nccl-tests"
 _WHOLE = "give all that the program printed; tables of nccl-tests 1 are not read"
-_REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
-# By (n - 1) / n of n ranks: the bus bandwidth per algorithm bandwidth.
-_FACTORS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "alltoall": 1}
-_WITHOUT_REDUCTION = ("all_gather", "alltoall", "broadcast", "gather", "scatter", "sendrecv")
+# sendrecv_perf names an operation, too.
+_REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce", "sendrecv")
+# By (n - 1) / n of n ranks: the bus bandwidth per algorithm bandwidth. Of the others, both are equal.
+_FACTORS = {
+    "all_reduce": 2,
+    "all_gather": 1,
+    "reduce_scatter": 1,
+    "alltoall": 1,
+    "gather": 1,
+    "scatter": 1,
+}
+_WITHOUT_REDUCTION = (
+    *("all_gather", "alltoall", "broadcast", "gather", "hypercube", "scatter", "sendrecv"),
+)
 _PRECISIONS = {"float": "fp32", "half": "fp16", "bfloat16": "bf16", "double": "fp64"}
 
 
@@ -520,7 +530,7 @@ def as_run(pieces: Iterable[bytes]) -> StepTable:
         precision=_PRECISIONS.get(datatype, datatype),
         total_steps=table.iterations and table.iterations * len(largest),
         log_every=steps,
-        network=table.collective or _candidates(table.rows[-1].redop),
+        network=table.collective or _candidates(table),
         parameters=(*_message(table), *table.settings.items()),
     )
     rates = [row.first_busbw for row in largest]
@@ -543,25 +553,37 @@ def _refuse_other_ranks(table: NcclTests) -> None:
         problem, shown = "each rate is that of one of several groups of ranks", str(table.groups)
         expected = "one group, without NCCL_TESTS_SPLIT"
         raise LineError(1, problem, expected=expected, found=shown, hint=_SHOWN)
-    factor = _FACTORS.get(table.collective or "", 0) * (table.ranks - 1) / (table.ranks or 1)
-    row = max(table.rows, key=attrgetter("first_busbw"))
-    alg = row.first_algbw
-    # Both have two digits behind the point.
-    if factor > 0 and alg >= 1 and abs(row.first_busbw / alg / factor - 1) > 0.001 + 0.02 / alg:
+    if table.ranks and table.collective in _FACTORS and not _fits(table.collective, table):
+        row = _fastest(table)
+        factor = _FACTORS[table.collective] * (table.ranks - 1) / table.ranks
         raise LineError(
             1,
             "the bus bandwidth contradicts the number of ranks",
             expected=f"{factor:.4g} times algbw for {table.collective} on {table.ranks} ranks",
-            found=f"busbw {row.first_busbw:g} at algbw {alg:g}",
+            found=f"busbw {row.first_busbw:g} at algbw {row.first_algbw:g}",
             hint="lines of ranks are missing, or are of another run: " + _WHOLE,
         )
 
 
-def _candidates(redop: str | None) -> str | None:
-    """The operations that a table of this column can be of, where nothing names the program."""
-    if redop is None:
-        return None
-    return "|".join(_WITHOUT_REDUCTION if redop == "none" else _REDUCTIONS)
+def _fastest(table: NcclTests) -> Bandwidth:
+    return max(table.rows, key=attrgetter("first_busbw"))
+
+
+def _fits(collective: str, table: NcclTests) -> bool:
+    """True if the bandwidths can be those of a collective on the ranks of the table."""
+    row, share = _fastest(table), (table.ranks - 1) / table.ranks
+    alg, factor = row.first_algbw, _FACTORS[collective] * share if collective in _FACTORS else 1
+    # Both have two digits behind the point.
+    return alg < 1 or not factor or abs(row.first_busbw / alg / factor - 1) <= 0.001 + 0.02 / alg
+
+
+def _candidates(table: NcclTests) -> str:
+    """The operations that a table can be of, where nothing names the program. Until 2.13, its
+    column redop was empty, or not there, without a reduction."""
+    redop = table.rows[-1].redop
+    names = _WITHOUT_REDUCTION if redop in (None, "none") else _REDUCTIONS
+    fitting = [name for name in names if table.ranks and _fits(name, table)]
+    return "|".join(fitting or names)
 
 
 _TABLE = Format(

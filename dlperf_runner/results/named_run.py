@@ -746,7 +746,17 @@ def _network(log: LogFile, headers: Sequence[logs.Header], words: Sequence[str])
             found=stated.network.replace("|", " or "),
             hint="state it with --model, or in mapping.yml",
         )
+    if len(fitting) > 1:
+        fitting = _in_name(fitting, log.path.name)
     return _as_name(fitting[0] if len(fitting) == 1 else UNKNOWN_COLLECTIVE)
+
+
+def _in_name(networks: Sequence[str], name: str) -> Sequence[str]:
+    """Those of the networks that the name of a log has, but for those that are a part of another
+    one: all_gather of nccl_AllGather.log, and not gather."""
+    plain = _PARTS.sub("", name.lower())
+    named = [network for network in networks if _PARTS.sub("", network) in plain]
+    return [n for n in named if not any(n != other and n in other for other in named)]
 
 
 def _as_name(text: str) -> str | None:
