@@ -119,7 +119,7 @@ _OTHERS = "tables of other programs (OSU, perftest, mscclpp-test) are not read, 
 _WHOLE = "give all that the program printed; tables of nccl-tests 1 are not read"
 # sendrecv_perf names an operation, too.
 _REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce", "sendrecv")
-# By (n - 1) / n of n ranks: the bus bandwidth per algorithm bandwidth. Of the others, both are equal.
+# By (n - 1) / n of n ranks: the bus bandwidth per algorithm bandwidth. Others have both alike.
 _FACTORS = {
     "all_reduce": 2,
     "all_gather": 1,
