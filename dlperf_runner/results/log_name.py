@@ -198,6 +198,10 @@ def words_of(stem: str, directories: Sequence[str]) -> PathWords:
         first = tuple(word for word in above.first if word not in words.first)
         number = above.repeat if words.repeat is None else words.repeat
         words = above._replace(first=(*first, *words.first), repeat=number)
+    for field, alone in (("precision", "precisions"), ("batch_size", "batches")):
+        values = {value for value, _ in of_directories[alone]}
+        if words.settings and getattr(words, field) is None and len(values) == 1:
+            words = words._replace(**{field: values.pop()})  # resnet50/fp32/bs128/8gpu.log
     if words.devices is None and words.topology is None:
         words = words._replace(devices=next(_devices_alone(directories), None))
     words = _with_nodes(words, (stem, *directories))
@@ -293,7 +297,7 @@ def _split(name: str) -> list[str]:
     name = _BATCH_OF_EACH.sub(r"_\1_", name)
     name = _NODES_AND_DEVICES.sub(r"_\1n\2g_", _GPUS.sub(_apart, name))
     for part in re.split(r"[_\s,]+|\+(?=[^\W_])", _NODES.sub(r"_\g<0>_", name)):
-        word = part.strip("-.")
+        word = part.strip("-.()[]")
         pieces = _PIECES.split(word)
         if len(pieces) < 2 or setting_of(word) or not any(map(setting_of, pieces)):
             words.append(word)

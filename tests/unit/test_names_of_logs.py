@@ -92,7 +92,12 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         ("llama3-8b_bf16", ("gpu3",), {"devices": None}),
         ("llama3-8b_bf16", ("old-8gpus",), {"devices": None}),
         ("llama3-8b_bf16_gbs512", (), {"global_batch_size": 512, "batch_size": None}),
+        # A directory for each setting.
+        ("run1", ("8gpus", "bs64", "fp32"), {"batch_size": 64, "precision": "fp32", "devices": 8}),
+        ("rn50-8gpu", ("bs64", "amp"), {"batch_size": 64, "precision": "amp"}),
+        ("rn50-8gpu", ("bs64", "b8"), {"batch_size": None}),
         # Other spellings.
+        ("ResNet-50 (bs=64, fp32) 2 GPUs", (), {"batch_size": 64, "devices": 2}),
         ("rn50_batch_size_64-float16", (), {"batch_size": 64, "precision": "fp16", "others": ()}),
         ("rn50-bsz-8-bfloat16-num_gpus_4", (), {"batch_size": 8, "precision": "bf16"}),
         ("rn50_batch64_mixed-precision", (), {"first": ("rn50",), "precision": "amp"}),
