@@ -358,6 +358,7 @@ LIKELY = {
     "loss {r} at {n} ": None,
     # Parts of a step; an epoch's time; a mean since the start, which the next number is not.
     "step: {n}/99 | fwd time: 0.2s | opt time: 0.1s | step time: {r}s": "step +time: +(?P<step_ti",
+    "step {n} fwd 94.5ms bwd 189.0ms total {r}ms": "total +(?P<step_time>",
     "Epoch {n:03d}/100 | train loss 0.3 | time {r}s": None,
     "step {n} avg throughput: 9{n}.5 now: {r} img/s": r"now: +(?P<rate>[\d.,]*\d) +img/s",
     "{n}/99 [00:01<00:02, 8.1it/s, loss=2.2, wps={r}]": r"wps=(?P<rate>",
