@@ -751,7 +751,7 @@ def _network(log: LogFile, headers: Sequence[logs.Header], words: Sequence[str])
     return _as_name(fitting[0] if len(fitting) == 1 else UNKNOWN_COLLECTIVE)
 
 
-def _in_name(networks: Sequence[str], name: str) -> Sequence[str]:
+def _in_name(networks: Sequence[str], name: str) -> list[str]:
     """Those of the networks that the name of a log has, but for those that are a part of another
     one: all_gather of nccl_AllGather.log, and not gather."""
     plain = _PARTS.sub("", name.lower())
