@@ -421,7 +421,8 @@ def _formats() -> dict[str, logs.Format]:
 
 
 def _is_of_mlperf(path: Path) -> bool:
-    return bool(_RESULT.fullmatch(path.name)) and "results" in path.parts[-5:-3]
+    folders = [name for name in path.parts if name not in ("strong", "weak")]  # of MLPerf HPC
+    return bool(_RESULT.fullmatch(path.name)) and folders[-4:-3] == ["results"]
 
 
 def _is_power_of_mlperf(path: Path) -> bool:
