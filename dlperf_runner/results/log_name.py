@@ -84,13 +84,15 @@ _SPELLINGS = [
             r"(?<!train[-_.])(?<!eval[-_.])(?:bsz?|batch[-_.\s]?size)[-_.\s=]?([1-9]\d{0,8})",
             r"bs\1",
         ),
-        (r"batch([1-9]\d{1,8})", r"bs\1"),
+        (r"batch([1-9]\d{1,4})", r"bs\1"),
         (r"bfloat16", "bf16"),
         (r"float(16|32|64)", r"fp\1"),
         (r"mixed[-_.\s]?precision", "amp"),
         # gpus_4_5 are those two.
         (r"(?:n?gpus|ngpu)[-_.\s=]?([1-9]\d{0,8})(?![-_,.]?\d)", r"\1gpus"),
-        (r"([1-9]\d{0,8})[-_\s]?(?:gpu|card|npu|device)s?", r"\1gpus"),
+        (r"([1-9]\d{0,8})(?:card|npu|device)s?", r"\1gpus"),
+        # resnet_50_gpu and rtx_4090_gpu are no numbers of devices.
+        (r"(?:(1)[-_\s]gpu|([1-9]\d{0,3})[-_\s](?:gpu|card|npu|device)s)", r"\1\2gpus"),
     )
 ]
 _NUMBERED = re.compile(

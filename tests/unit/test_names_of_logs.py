@@ -108,6 +108,8 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         ("rn50_no-amp_b8", (), {"precision": None, "first": ("rn50", "noamp")}),
         ("rn50_amp_off_b8", (), {"precision": None}),
         ("rn50_8-cards_b8", (), {"devices": 8}),
+        ("vgg_16_gpu_b8", (), {"devices": None}),
+        ("rn50_1 GPU_b8", (), {"devices": 1}),
         ("rn50_gpus_4_5_b8", (), {"devices": None}),
         ("rn50_gpus-16_b8", (), {"devices": 16}),
         # The nearest directory that says several settings says what the file does not.
