@@ -94,7 +94,7 @@ _PARTS = re.compile(
 # the file, or of algorithms that connect late. A name before them that begins with a digit would be
 # a part of the number.
 _NOTICE = rb"[\w.-]{0,254}+:\d{1,9}+:\d{1,9}+ \[\d{1,4}+\] NCCL (?:INFO|WARN) [^\n]*+\n"
-_NOTICES = re.compile(rb"(?m)(?:(?P<apart>^)\w|[A-Za-z])%s(?:\w%s)*+" % (_NOTICE, _NOTICE))
+_NOTICES = re.compile(rb"(?m)(?:(?P<apart>^)\w|[A-Za-z])%s(?>(?:\w%s)*)" % (_NOTICE, _NOTICE))
 _JSON = b'"average_bus_bandwid'
 _BEGINS_JSON, _HEAD = re.compile(rb'\s{0,8}\{"(?:version|start_time)":'), 4096
 _MARKERS = [

@@ -326,6 +326,22 @@ def _is_of_system(folder: Path) -> bool:
     return folder.parent.name == "results"
 
 
+def _refuse_other_layout(folder: Path) -> None:
+    """Raise UserError if the logs of a folder are not laid out as a result with a time to train."""
+    if folder.parent.name == WEAK:
+        raise UserError(
+            "weak scaling of MLPerf HPC has no time to train, but models per time",
+            where=str(folder),
+            expected="<submitter>/results/<system>/strong/<benchmark>/result_<n>.txt",
+        )
+    if _of_system(folder).parent.name != "results":
+        raise UserError(
+            "the logs are not laid out as MLCommons publishes them",
+            where=str(folder),
+            expected="<submitter>/results/<system>/<benchmark>/result_<n>.txt",
+        )
+
+
 def _of_system(folder: Path) -> Path:
     """The folder of the system in which a folder of logs is."""
     above = folder.parents[1] if folder.parent.name in (STRONG, WEAK) else folder.parent
@@ -502,19 +518,8 @@ def _result(
     is_scored: bool,
 ) -> MlperfResult:
     benchmark = _benchmark(folder, runs)
+    _refuse_other_layout(folder)
     system, results = _of_system(folder).name, _of_system(folder).parent
-    if folder.parent.name == WEAK:
-        raise UserError(
-            "weak scaling of MLPerf HPC has no time to train, but models per time",
-            where=str(folder),
-            expected="<submitter>/results/<system>/strong/<benchmark>/result_<n>.txt",
-        )
-    if results.name != "results":
-        raise UserError(
-            "the logs are not laid out as MLCommons publishes them",
-            where=str(folder),
-            expected="<submitter>/results/<system>/<benchmark>/result_<n>.txt",
-        )
     described = _system(_description(folder), contents)
     rules = benchmarks().get(benchmark)
     good = _good(runs)
