@@ -103,7 +103,7 @@ def render(logs: Mapping[str, Sequence[NcclTests]], screen: Screen = PIPE) -> st
             for row in each.rows
         ]
         what = f" ({each.collective})" if each.collective and len(logs[name]) > 1 else ""
-        lines += [printable(name) + what, "", table(_COLUMNS, rows, screen)]
+        lines += [printable(name + what), "", table(_COLUMNS, rows, screen)]
         lines += [f"Average over all sizes: {each.average_busbw:g} GB/s."]
         if (groups := len(each.groups)) > 1:
             lines += [f"Each rate is that of one of {groups} groups of ranks, all at once."]

@@ -62,6 +62,7 @@ _TIME_WORD = re.compile(
 _TIME_OF_BATCH = re.compile(r"(?:\bbatch|\|net) $", re.IGNORECASE)  # of a fraction
 _OTHER_UNIT = re.compile(r"\s?(?:iter|iteration|step|batche?|image|sample)s?\b")
 _WHOLE_STEP = re.compile(r"(?:step|iter|iteration|batch|\bbt|total)[^\d|,]{0,24}$", re.IGNORECASE)
+_TOTAL = re.compile(r"total[ :=]{1,3}$", re.IGNORECASE)
 _TIME_PER_STEP = re.compile(r"time per (?:step|iter|iteration|batch)[^\d|,]{0,24}$", re.IGNORECASE)
 # Of a part of a step, of an evaluation, or of what is still to come.
 _PART = re.compile(
@@ -369,6 +370,8 @@ def _rate(
         if group == DURATION:
             of_step = [n for n, m in places if _TIME_OF_STEP.match(line, m.end())]
             of_step = of_step or [n for n in in_unit if n in named]
+            totals = [n for n in in_unit if _TOTAL.search(line[: numbers[n].start()])]
+            in_unit = totals if len(totals) == 1 else in_unit  # fwd 94 ms bwd 189 ms total 283 ms
             if len(in_unit) > 1 or not all(_is_step_alone(line, numbers[n]) for n in in_unit):
                 in_unit = []
             in_unit = of_step or in_unit

@@ -16,11 +16,14 @@ the last without its stop, or starts alone. Neither does it need train_samples, 
 in each iteration of minigo, and a list in Graphcore's logs of v1.1.
 
 Alibaba's logs of v0.7 have time_s instead of time_ms, and the keys in another order; Google's name
-the benchmark behind run_stop. The lines of v0.6, `:::MLL 1560881700.827 run_start: {...}`, are not
-read.
+the benchmark behind run_stop. The lines of v0.6 have the time in s and the key before the JSON,
+which Intel wrote partly with single quotes. They state no samples. Those of v0.5 are not read.
+
+    :::MLL 1560881700.827 run_start: {"value": null, "metadata": {"lineno": 190, "file": "..."}}
 
 Source: mlcommons/logging 7bbf792, mlperf_logging/mllog/mllog.py and result_summarizer; logs of
-mlcommons/training_results_v5.1 441d65f, and of v3.1 to v6.0.
+mlcommons/training_results_v5.1 441d65f, of v0.6, v1.0 to v2.0 and v3.1 to v6.0, and of
+mlcommons/hpc_results_v0.7 to v3.0.
 """
 
 from __future__ import annotations
@@ -34,8 +37,7 @@ from typing import Any
 from .reader import Block, blocks
 from .records import Expression, Format, LineError
 
-MARKER = b":::MLLOG "
-MARKER_OF_V06 = b":::MLL "
+MARKER = b":::MLL"
 _HINT_OF_RUNS = (
     "give each run a file, and remove this one and what has no run_start:"
     " csplit LOG /submission_benchmark/ '{*}'"
@@ -46,7 +48,8 @@ _BATCH_OF_MINIGO = "train_batch_size"
 _INTERVALS = ("run_start", "run_stop", "block_start", "block_stop", "epoch_start", "epoch_stop")
 _KEYS = (*_SETTINGS, *_INTERVALS, _BATCH_OF_MINIGO, "eval_accuracy")
 _EVENT = re.compile(
-    rb':::MLLOG (\{"(?>[^\r\n]{0,480}?"key": "(?:%s)")[^\r\n]*+)' % "|".join(_KEYS).encode()
+    rb':::MLL(?:OG (?=\{(?>[^\r\n]{0,480}?"key": "(?:%(keys)s)"))|'
+    rb" (\d{1,12}+\.\d{1,9}+) (%(keys)s): )(\{[^\r\n]*+)" % {b"keys": "|".join(_KEYS).encode()}
 )
 _STEP_TIME = re.compile(
     rb'"tracked_stats", "value": \{"train_step_time": ([^\s,}]{1,64}+)'
@@ -168,18 +171,25 @@ def _events(block: Block) -> Iterator[_Event]:
         line = block.line(match.start())
         try:
             # Other output may follow on the same line.
-            document, _ = _DECODER.raw_decode(match[1].decode())
+            document, _ = _DECODER.raw_decode(_json(match))
+            if match[1]:  # of v0.6
+                document |= {"time_s": match[1].decode(), "key": match[2].decode()}
             time, key = _time_ms(document), document["key"]
             metadata = document.get("metadata") or {}
-            lost = _LOST_DIGIT.search(match[1])
+            lost = _LOST_DIGIT.search(match[3])
             if type(time) is not int or time < 0 or not isinstance(metadata, dict) or lost:
                 raise TypeError
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             problem = "the line is not one that mllog prints"
-            shown = match[1][:60].decode()
+            shown = match[3][:60].decode()
             raise LineError(line, problem, expected="JSON with time_ms", found=shown) from None
         if key in _KEYS:
             yield _Event(line, key, time, document.get("value"), metadata)
+
+
+def _json(match: re.Match[bytes]) -> str:
+    text = match[3].decode()
+    return text.replace("'", '"') if match[1] else text
 
 
 def _time_ms(document: Mapping[str, Any]) -> object:
@@ -214,7 +224,9 @@ def _take(log: MlperfLog, event: _Event, opened: dict[str, _Event]) -> None:
         _set(log, event)
     elif event.key == "eval_accuracy":
         # Some have several targets: the least is as good as any to follow them.
-        values = event.value.values() if isinstance(event.value, dict) else [event.value]
+        values = [event.value]
+        for _ in range(2):  # {"accuracy": {"BBOX": 0.13, "SEGM": 0.14}} in v0.6
+            values = [each for value in values for each in _parts(value)]
         if not values:
             raise event.wrong("no value", "a number", event.value)
         log.evaluations.append(min(_number(event, value) for value in values))
@@ -244,6 +256,12 @@ def _take(log: MlperfLog, event: _Event, opened: dict[str, _Event]) -> None:
             log.epochs.append(interval)  # a fraction is where the run stopped
     else:
         _note_gap(log, event, kind, "has no start")
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else [value]
 
 
 def _note_gap(log: MlperfLog, event: _Event, kind: str, problem: str) -> None:
@@ -320,7 +338,7 @@ LINES = Format(
     name="mllog",
     sample=':::MLLOG {"namespace": "", "time_ms": 1759987984532, "event_type": ...',
     marker=MARKER,
-    entry=Expression(rb"(?P<step>):::MLLOG (?P<rate>\{)"),
+    entry=Expression(rb"(?P<step>):::MLL(?:OG| [\d.]{1,24}+ \w{1,64}+:) (?P<rate>\{)"),
     rate=rb"\{",
     statements=(),
 )

@@ -19,7 +19,8 @@ all` and `-r all`, each size has a row for each operation, type and root; such a
 The average is over all sizes, so it depends on the chosen sizes.
 
 With `-O 0`, rccl-tests print the columns of in-place operations only; the line above the heading
-says so. With several cycles (`-N`, or `-s` of older rccl-tests), the sizes begin again.
+says so. With several cycles (`-N`, or `-s` of older rccl-tests), the sizes begin again. Until 2022,
+rccl-tests wrote `nThread: 1 minBytes: 8`, and an asterisk behind an error that is too large.
 
 With `-J FILE`, the same is in one JSON object, whose devices are all, or one of each process.
 Until February 2026, its average is called average_bus_bandwidith.
@@ -51,7 +52,7 @@ _NUMBER = rb"\d{1,32}+(?>(?:\.\d{1,32}+)?)(?>(?:e[+-]\d{1,3}+)?)"
 _IS_NUMBER = re.compile(_NUMBER)
 _IS_ROOT = re.compile(rb"-?\d{1,9}")
 _IS_OPERATION = re.compile(rb"[a-z]\w{0,32}")
-_IS_WRONG = re.compile(rb"%s|N/A" % _NUMBER)
+_IS_WRONG = re.compile(rb"%s\*?|N/A" % _NUMBER)
 # Behind the size: the number of elements, the type, the operation and the root.
 _KIND = (
     rb"%(b)s(?P<count>\d{1,18}+)%(b)s(?P<type>[a-z][\w-]{0,32}+)"
@@ -62,8 +63,8 @@ _ROW = re.compile(rb"(?<!\S)\d{1,18}+%s%s[\d.]" % (_KIND, _BLANKS))
 _PLACE = re.compile(rb"# {1,200}+(out-of-place|in-place)")
 _HEADING = re.compile(rb"# {1,40}+size {1,40}+count {1,40}+(?:type|time) {1,40}+[^\r\n]{0,400}")
 _SIZES = re.compile(
-    rb"minBytes (\d{1,18}) maxBytes (\d{1,18}) step: (\d{1,18})\((factor|bytes)\)"
-    rb"(?: warmup iters: \d{1,9}+ iters: (\d{1,9}) )?"
+    rb"minBytes:? (\d{1,18}) maxBytes:? (\d{1,18}) step: (\d{1,18})\((factor|bytes)\)"
+    rb"(?: warmup(?: i|I)ters: \d{1,9}+ iters: (\d{1,9}) )?"
     rb"(?:agg iters: (\d{1,9}+) validation: \d{1,9}+ graph: (\d{1,9}+))?"
 )
 _LESS = re.compile(rb"# Reducing maxBytes to (\d{1,18}) due to memory")
@@ -89,11 +90,16 @@ _PARTS = re.compile(
         )
     )
 )
+# With NCCL_DEBUG=INFO, lines of NCCL land in the middle of a row: those of other ranks, which share
+# the file, or of algorithms that connect late. A name before them that begins with a digit would be
+# a part of the number.
+_NOTICE = rb"[\w.-]{0,254}+:\d{1,9}+:\d{1,9}+ \[\d{1,4}+\] NCCL (?:INFO|WARN) [^\n]*+\n"
+_NOTICES = re.compile(rb"(?m)(?:(?P<apart>^)\w|[A-Za-z])%s(?>(?:\w%s)*)" % (_NOTICE, _NOTICE))
 _JSON = b'"average_bus_bandwid'
 _BEGINS_JSON, _HEAD = re.compile(rb'\s{0,8}\{"(?:version|start_time)":'), 4096
 _MARKERS = [
     *(
-        b"Bytes ",
+        b"Bytes",
         b"Blocking ",
         b"bandwidth",
         b"Out of",
@@ -111,10 +117,20 @@ _SHOWN = "show them: dlperf bandwidth LOG"
 _IN_PLACE = "the bus bandwidth is that of in-place operations; the log has no others"
 _OTHERS = "tables of other programs (OSU, perftest, mscclpp-test) are not read, only of nccl-tests"
 _WHOLE = "give all that the program printed; tables of nccl-tests 1 are not read"
-_REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
-# By (n - 1) / n of n ranks: the bus bandwidth per algorithm bandwidth.
-_FACTORS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "alltoall": 1}
-_WITHOUT_REDUCTION = ("all_gather", "alltoall", "broadcast", "gather", "scatter", "sendrecv")
+# sendrecv_perf names an operation, too.
+_REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce", "sendrecv")
+# By (n - 1) / n of n ranks: the bus bandwidth per algorithm bandwidth. Others have both alike.
+_FACTORS = {
+    "all_reduce": 2,
+    "all_gather": 1,
+    "reduce_scatter": 1,
+    "alltoall": 1,
+    "gather": 1,
+    "scatter": 1,
+}
+_WITHOUT_REDUCTION = (
+    *("all_gather", "alltoall", "broadcast", "gather", "hypercube", "scatter", "sendrecv"),
+)
 _PRECISIONS = {"float": "fp32", "half": "fp16", "bfloat16": "bf16", "double": "fp64"}
 
 
@@ -181,7 +197,8 @@ class NcclTests:
 class _Reading:
     """The tables before a line, and that of the line; how many processes named a rank 0 for it; the
     ends of its sizes, where its first columns are from (out-of-place, in-place), its columns, and
-    the line of a heading without those that are needed; and the first line with an error."""
+    the line of a heading without those that are needed; the first line with an error; and the
+    lines up to the end of the last whole table."""
 
     tables: list[NcclTests] = field(default_factory=list)
     table: NcclTests = field(default_factory=NcclTests)
@@ -192,6 +209,7 @@ class _Reading:
     other_heading: tuple[int, str] | None = None
     failure: tuple[int, str] | None = None
     last: int = 1
+    whole: int = 0
 
 
 def read(pieces: Iterable[bytes]) -> list[NcclTests]:
@@ -203,7 +221,7 @@ def read(pieces: Iterable[bytes]) -> list[NcclTests]:
     if _BEGINS_JSON.match(head):  # a line that may be longer than those of other logs
         return [_of_json(b"".join((head, *pieces)))]
     reading = _Reading()
-    for block in blocks(chain((head,), pieces), _MARKERS):
+    for block in map(_whole_rows, blocks(chain((head,), pieces), _MARKERS)):
         if _JSON in block.data:
             reading.tables += [_of_json(t) for t in block.data.split(b"\n") if _JSON in t]
             continue
@@ -211,8 +229,21 @@ def read(pieces: Iterable[bytes]) -> list[NcclTests]:
             _take(reading, block, part)
         reading.last = block.last or reading.last
     if reading.table != NcclTests() or not reading.tables:
-        _finish(reading)
+        try:
+            _finish(reading)
+        except LineError as error:
+            if reading.tables:  # a job may have ended within its last one
+                error.hint = f"{error.hint}; or keep the tables above: head -n {reading.whole} LOG"
+            raise
     return reading.tables
+
+
+def _whole_rows(block: Block) -> Block:
+    """The lines without NCCL's in the middle of them."""
+    if b" NCCL " not in block.data or block.numbers:
+        return block
+    rows = _NOTICES.sub(lambda m: b"" if m["apart"] is None else m[0], block.data)
+    return block._replace(data=rows)
 
 
 def _of_json(data: bytes) -> NcclTests:
@@ -240,7 +271,7 @@ def _of_json(data: bytes) -> NcclTests:
                 config.get("graph", 0),
                 config.get("blocking_collectives") == "true",
             ),
-            collective=program.removesuffix("_perf") if program.endswith("_perf") else None,
+            collective=program.partition("_perf")[0] if "_perf" in program else None,
             average_busbw=_amount(average.get("bandwidth", average.get("bandwidith"))),
             is_wrong=any(check["okay"] != "true" for check in checks),
         )
@@ -340,6 +371,7 @@ def _take(reading: _Reading, block: Block, part: re.Match[bytes]) -> None:
         table.average_busbw = float(average[1])
         reading.last = block.line(part.start())
         _finish(reading)
+        reading.whole = reading.last
 
 
 def _finish(reading: _Reading) -> None:
@@ -457,8 +489,8 @@ def _add_row(reading: _Reading, block: Block, start: int) -> None:
         prefix = "in_place_" if is_in_place or start != first else ""
         values[f"{prefix}time_us"] = float(rates[0]) if names[start] == b"time" else None
         values[f"{prefix}algbw"], values[f"{prefix}busbw"] = map(float, rates[1:])
-        checked = int(wrong) if wrong.isdigit() else float(wrong) if wrong != b"N/A" else None
-        values[f"{prefix}wrong"] = checked
+        checked = float(wrong.rstrip(b"*")) if wrong != b"N/A" else None
+        values[f"{prefix}wrong"] = int(wrong) if wrong.isdigit() else checked
     reading.table.rows.append(Bandwidth(int(size), redop, **values))
 
 
@@ -498,7 +530,7 @@ def as_run(pieces: Iterable[bytes]) -> StepTable:
         precision=_PRECISIONS.get(datatype, datatype),
         total_steps=table.iterations and table.iterations * len(largest),
         log_every=steps,
-        network=table.collective or _candidates(table.rows[-1].redop),
+        network=table.collective or _candidates(table),
         parameters=(*_message(table), *table.settings.items()),
     )
     rates = [row.first_busbw for row in largest]
@@ -521,25 +553,37 @@ def _refuse_other_ranks(table: NcclTests) -> None:
         problem, shown = "each rate is that of one of several groups of ranks", str(table.groups)
         expected = "one group, without NCCL_TESTS_SPLIT"
         raise LineError(1, problem, expected=expected, found=shown, hint=_SHOWN)
-    factor = _FACTORS.get(table.collective or "", 0) * (table.ranks - 1) / (table.ranks or 1)
-    row = max(table.rows, key=attrgetter("first_busbw"))
-    alg = row.first_algbw
-    # Both have two digits behind the point.
-    if factor > 0 and alg >= 1 and abs(row.first_busbw / alg / factor - 1) > 0.001 + 0.02 / alg:
+    if table.ranks and table.collective in _FACTORS and not _fits(table.collective, table):
+        row = _fastest(table)
+        factor = _FACTORS[table.collective] * (table.ranks - 1) / table.ranks
         raise LineError(
             1,
             "the bus bandwidth contradicts the number of ranks",
             expected=f"{factor:.4g} times algbw for {table.collective} on {table.ranks} ranks",
-            found=f"busbw {row.first_busbw:g} at algbw {alg:g}",
+            found=f"busbw {row.first_busbw:g} at algbw {row.first_algbw:g}",
             hint="lines of ranks are missing, or are of another run: " + _WHOLE,
         )
 
 
-def _candidates(redop: str | None) -> str | None:
-    """The operations that a table of this column can be of, where nothing names the program."""
-    if redop is None:
-        return None
-    return "|".join(_WITHOUT_REDUCTION if redop == "none" else _REDUCTIONS)
+def _fastest(table: NcclTests) -> Bandwidth:
+    return max(table.rows, key=attrgetter("first_busbw"))
+
+
+def _fits(collective: str, table: NcclTests) -> bool:
+    """True if the bandwidths can be those of a collective on the ranks of the table."""
+    row, share = _fastest(table), (table.ranks - 1) / table.ranks
+    alg, factor = row.first_algbw, _FACTORS[collective] * share if collective in _FACTORS else 1
+    # Both have two digits behind the point.
+    return alg < 1 or not factor or abs(row.first_busbw / alg / factor - 1) <= 0.001 + 0.02 / alg
+
+
+def _candidates(table: NcclTests) -> str:
+    """The operations that a table can be of, where nothing names the program. Until 2.13, its
+    column redop was empty, or not there, without a reduction."""
+    redop = table.rows[-1].redop
+    names = _WITHOUT_REDUCTION if redop in (None, "none") else _REDUCTIONS
+    fitting = [name for name in names if table.ranks and _fits(name, table)]
+    return "|".join(fitting or names)
 
 
 _TABLE = Format(

@@ -183,9 +183,9 @@ _LINES = {
         expected="the file as -J wrote it, on one line",
         hint="write it so: jq -c . FILE",
     ),
-    rb":::ML(?:L \d|Pv0\.)[^\r\n]{0,100}": Refusal(
-        "logs of MLPerf v0.6 and before are not read",
-        expected=":::MLLOG lines, as rounds since v0.7 have them",
+    rb":::MLPv0\.[^\r\n]{0,100}": Refusal(
+        "logs of MLPerf v0.5 are not read",
+        expected=":::MLL lines, as rounds since v0.6 have them",
         hint="the time to train is from run_start to run_stop: grep -E 'run_(start|stop)' LOG",
     ),
     FAILURE.pattern: Refusal(

@@ -21,7 +21,7 @@ from ..options import exit_with, option, print_json, print_note, screen
 from ..report.result_files import csv as csv_text
 from ..report.tables import Cell, Column, cell, without_empty
 from ..report.terminal import PIPE, Screen, View, table
-from .round import SUCCESS, MlperfResult, MlperfRun
+from .round import STRONG, SUCCESS, WEAK, MlperfResult, MlperfRun
 
 MODULE = "mlperf_logging.compliance_checker"
 _LONGEST_S = 600
@@ -156,7 +156,7 @@ def render(results: Sequence[MlperfResult], screen: Screen = PIPE) -> str:
         estimators = sorted({result.estimator for result in group if result.estimator})
         needed = next((r.runs_needed for r in group if r.runs_needed), "an unknown number of")
         heading = f"{benchmark}: MLPerf's time to train of {needed} runs, in minutes"
-        lines += [heading, "", table(columns, rows, screen)]
+        lines += [printable(heading), "", table(columns, rows, screen)]
         by = f"Throughput by {', '.join(estimators)}." if estimators else "No throughput."
         lines.append(by)
         notes: dict[str, list[str]] = {}
@@ -166,7 +166,7 @@ def render(results: Sequence[MlperfResult], screen: Screen = PIPE) -> str:
                 notes.setdefault(result.throughput_note, []).append(where)
         for note, places in notes.items():
             all_of_it = len(places) == len(group)
-            lines.append(f"{'All' if all_of_it else ', '.join(places)}: {note}.")
+            lines.append(printable(f"{'All' if all_of_it else ', '.join(places)}: {note}."))
         lines.append("")
     return "\n".join(lines)
 
@@ -180,10 +180,10 @@ def view(files: Mapping[Path, Path | None], contents: Mapping[Path, Path]) -> Vi
     apart: dict[Path, Path | None] = {}
     for path, content in files.items():
         whole = path.resolve()
-        above = [folder.name for folder in whole.parents[1:3]]
+        above = [folder.name for folder in whole.parents[1:4] if folder.name not in (STRONG, WEAK)]
         # A folder of a system has no benchmark in its path, and any folder may be below results/.
         is_of_system = above[:1] == ["results"] and whole.name.startswith("result_")
-        is_laid_out = whole.suffix == ".txt" and (is_of_system or above[1:] == ["results"])
+        is_laid_out = whole.suffix == ".txt" and (is_of_system or above[1:2] == ["results"])
         place = path if len(path.parts) > _DEPTH else whole
         (laid_out if is_laid_out else apart)[place if is_laid_out else path] = content
     members = {path: content for path, content in laid_out.items() if content is not None}
@@ -196,7 +196,7 @@ def view(files: Mapping[Path, Path | None], contents: Mapping[Path, Path]) -> Vi
             problems.append(error)
 
     def shown(screen: Screen) -> str:
-        notes = "".join(f"- {note}\n" for note in outcome.notes)
+        notes = "".join(f"- {printable(note)}\n" for note in outcome.notes)
         parts = [render(outcome.results, screen), render_runs(runs, screen), notes]
         return "\n".join(filter(None, parts))
 

@@ -1,6 +1,7 @@
 """A round of MLPerf Training as MLCommons publishes it, or a part of one.
 
 <submitter>/results/<system>/<benchmark>/result_<n>.txt   the logs of a result
+<submitter>/results/<system>/strong/<benchmark>/result_<n>.txt   those of MLPerf HPC
 <submitter>/results/<system>/result_<n>.txt               some of v0.7, of the logs' benchmark
 <submitter>/results/<system>/<benchmark>/scaling.json     a factor from the review, if there is one
 <submitter>/systems/<system>.json                         nodes, accelerators, software
@@ -24,7 +25,7 @@ from typing import Any, Literal
 from ..catalog.entry import CATALOG, load_entry
 from ..catalog.types import Count, Entry, Name
 from ..core.errors import UserError
-from ..core.files import read_json
+from ..core.files import read_json, readable_json
 from ..core.lists import counted, shortened
 from ..core.processors import processors
 from ..logs import mllog
@@ -69,6 +70,7 @@ _NEAR = 0.02
 # An epoch may begin just before run_start and end just after run_stop.
 _LONGER = 1.002
 SUCCESS = "success"
+STRONG, WEAK = "strong", "weak"  # folders of MLPerf HPC
 
 
 @dataclass(frozen=True)
@@ -195,8 +197,10 @@ def _epoch(log: MlperfLog, sizes: Sequence[int]) -> tuple[int | None, str | None
             return stated, None
         if abs(stated * batch - size) <= _NEAR * size:
             return size, f"train_samples counts batches; an epoch is {size} samples"
+    if not log.train_samples:
+        return None, "train_samples, the samples of an epoch, is not stated"
     samples = " or ".join(map(str, sizes))
-    shown = " and ".join(map(str, log.train_samples)) or "not stated"
+    shown = " and ".join(map(str, log.train_samples))
     return None, (
         f"train_samples is {shown}, which is neither the samples of an epoch ({samples})"
         f" nor its batches of {batch}"
@@ -221,6 +225,7 @@ def olympic_mean(values: Sequence[float], failed: int, dropped: int) -> float | 
     return fmean(kept) if kept else None
 
 
+_LINE = re.compile(r"\Aline \d+: ")  # another one in each log
 _MANY = 32  # logs from which several processes save time
 
 
@@ -301,8 +306,10 @@ def read_round(
             result = _result(folder, scored, contents, is_scored=excess is None)
             mlperf_round.results.append(result)
             if (result.nodes, result.accelerator) == (None, None):
-                place = f"{result.submitter}/systems/{result.system}.json"
-                mlperf_round.notes.append(f"{name}: the devices are unknown without {place}")
+                place = _description(folder)
+                lacks = "not described in" if _is_file(place, contents) else "unknown without"
+                shown = f"{result.submitter}/systems/{result.system}.json"
+                mlperf_round.notes.append(f"{name}: the devices are {lacks} {shown}")
         except UserError as error:
             excess = error
         mlperf_round.problems += [excess] if excess else []
@@ -317,6 +324,33 @@ def _benchmark(folder: Path, runs: Iterable[MlperfRun | UserError]) -> str:
 
 def _is_of_system(folder: Path) -> bool:
     return folder.parent.name == "results"
+
+
+def _refuse_other_layout(folder: Path) -> None:
+    """Raise UserError if the logs of a folder are not laid out as a result with a time to train."""
+    if folder.parent.name == WEAK:
+        raise UserError(
+            "weak scaling of MLPerf HPC has no time to train, but models per time",
+            where=str(folder),
+            expected="<submitter>/results/<system>/strong/<benchmark>/result_<n>.txt",
+        )
+    if _of_system(folder).parent.name != "results":
+        raise UserError(
+            "the logs are not laid out as MLCommons publishes them",
+            where=str(folder),
+            expected="<submitter>/results/<system>/<benchmark>/result_<n>.txt",
+        )
+
+
+def _of_system(folder: Path) -> Path:
+    """The folder of the system in which a folder of logs is."""
+    above = folder.parents[1] if folder.parent.name in (STRONG, WEAK) else folder.parent
+    return folder if _is_of_system(folder) else above
+
+
+def _description(folder: Path) -> Path:
+    system = _of_system(folder)
+    return system.parents[1] / "systems" / f"{system.name}.json"
 
 
 def result_logs(directory: Path) -> list[Path]:
@@ -450,15 +484,7 @@ def read_run(path: Path, content: Path | None = None) -> MlperfRun:
     """The measurements of a log. Raises UserError if it is not whole."""
     log = LogFile(path, content=content)
     with log.errors():
-        read = mllog.read(log.pieces())
-        if read.run_start_ms is None and any(mllog.MARKER_OF_V06 in p for p in log.pieces()):
-            raise UserError(
-                "logs of MLPerf v0.6 and before are not read",
-                where=str(path),
-                expected=f"{mllog.MARKER.decode()}lines, as rounds since v0.7 have them",
-                found=f"{mllog.MARKER_OF_V06.decode()}lines",
-            )
-        return measure_run(read, str(path))
+        return measure_run(mllog.read(log.pieces()), str(path))
 
 
 def _read(path: Path, content: Path | None) -> MlperfRun | UserError:
@@ -492,15 +518,9 @@ def _result(
     is_scored: bool,
 ) -> MlperfResult:
     benchmark = _benchmark(folder, runs)
-    of_system = folder if _is_of_system(folder) else folder.parent
-    system, results = of_system.name, of_system.parent
-    if results.name != "results":
-        raise UserError(
-            "the logs are not laid out as MLCommons publishes them",
-            where=str(folder),
-            expected="<submitter>/results/<system>/<benchmark>/result_<n>.txt",
-        )
-    described = _system(results.parent / "systems" / f"{system}.json", contents)
+    _refuse_other_layout(folder)
+    system, results = _of_system(folder).name, _of_system(folder).parent
+    described = _system(_description(folder), contents)
     rules = benchmarks().get(benchmark)
     good = _good(runs)
     scale = _scaling(folder / "scaling.json", contents)
@@ -516,7 +536,7 @@ def _result(
     nodes, devices = (
         _count(described, key) for key in ("number_of_nodes", "accelerators_per_node")
     )
-    notes = dict.fromkeys(run.throughput_note for run in good if run.throughput_note)
+    notes = {_LINE.sub("", run.throughput_note): None for run in good if run.throughput_note}
     if not good:
         notes = {"no run that reached its target can be read": None}
     return MlperfResult(
@@ -545,6 +565,10 @@ def _result(
     )
 
 
+def _is_file(path: Path, contents: Mapping[Path, Path]) -> bool:
+    return contents.get(path, path).is_file()
+
+
 def _median(values: Sequence[float | None]) -> float | None:
     """None if a run does not have the value."""
     given = [value for value in values if value is not None]
@@ -552,13 +576,23 @@ def _median(values: Sequence[float | None]) -> float | None:
 
 
 def _system(path: Path, contents: Mapping[Path, Path]) -> dict[str, Any]:
-    if not contents.get(path, path).is_file():
-        return {}
-    return read_json(contents.get(path, path), path)
+    described = readable_json(contents.get(path, path))
+    nodes = described.get("nodes")
+    of_v06 = nodes[0] if isinstance(nodes, list) and len(nodes) == 1 else None
+    if isinstance(of_v06, dict):
+        described |= {key: of_v06.get(name, "") for key, name in _OF_V06.items()}
+    return described
+
+
+_OF_V06 = {
+    "number_of_nodes": "num_nodes",
+    "accelerators_per_node": "num_accelerators",
+    "accelerator_model_name": "accelerator",
+}
 
 
 def _scaling(path: Path, contents: Mapping[Path, Path]) -> float:
-    if not contents.get(path, path).is_file():
+    if not _is_file(path, contents):
         return 1.0
     factor: Any = read_json(contents.get(path, path), path).get("scaling_factor")
     if type(factor) not in (int, float) or not 0 < factor < 100:

@@ -14,6 +14,7 @@ import typer
 
 from ..core.errors import UserError, by_cause
 from ..core.files import json_text
+from ..core.printable import printable_lines
 
 if TYPE_CHECKING:
     from ..plan.campaign_file import CampaignFile
@@ -352,7 +353,7 @@ def exit_with(problems: Collection[object], is_negative: object = False) -> None
 
 
 def print_note(line: str) -> None:
-    print(line, file=sys.stderr)
+    print(printable_lines(line), file=sys.stderr)
 
 
 def screen() -> Screen:

@@ -423,7 +423,8 @@ def _formats() -> dict[str, logs.Format]:
 
 
 def _is_of_mlperf(path: Path) -> bool:
-    return bool(_RESULT.fullmatch(path.name)) and path.parts[-4:-3] == ("results",)
+    folders = [name for name in path.parts if name not in ("strong", "weak")]  # of MLPerf HPC
+    return bool(_RESULT.fullmatch(path.name)) and folders[-4:-3] == ["results"]
 
 
 def _is_power_of_mlperf(path: Path) -> bool:

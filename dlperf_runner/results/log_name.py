@@ -69,6 +69,33 @@ _KEY = re.compile(
     re.IGNORECASE,
 )
 _SET = re.compile(r"(?<![^\W_])[A-Za-z]{1,32}=[^\s,_/]*")
+# Other spellings of settings, and the words for them. no-amp is not amp.
+_SPELLINGS = [
+    (re.compile(rf"(?<![^\W_]){pattern}(?![^\W_])", re.ASCII), words)
+    for pattern, words in (
+        (r"(no|non|not|without)[-_.\s](amp|tf32|fp8|[bf][fp]16)", r"\1\2"),
+        (r"(amp|tf32|fp8|[bf][fp]16)[-_.\s](?:off|no|false|disabled)", r"no\1"),
+        (
+            r"(?:global|total)[-_.\s]?b(?:sz?|atch)(?:[-_.\s]?size)?[-_.\s=]?([1-9]\d{0,8})",
+            r"gbs\1",
+        ),
+        (r"bs?([1-9]\d{0,8})[-_.\s](?:global|total)", r"gbs\1"),
+        # DeepSpeed's train_batch_size is that of all devices.
+        (
+            r"(?<!train[-_.])(?<!eval[-_.])(?:bsz?|batch[-_.\s]?size)[-_.\s=]?([1-9]\d{0,8})",
+            r"bs\1",
+        ),
+        (r"batch([1-9]\d{1,4})", r"bs\1"),
+        (r"bfloat16", "bf16"),
+        (r"float(16|32|64)", r"fp\1"),
+        (r"mixed[-_.\s]?precision", "amp"),
+        # gpus_4_5 are those two.
+        (r"(?:n?gpus|ngpu)[-_.\s=]?([1-9]\d{0,8})(?![-_,.]?\d)", r"\1gpus"),
+        (r"([1-9]\d{0,8})(?:card|npu|device)s?", r"\1gpus"),
+        # resnet_50_gpu and rtx_4090_gpu are no numbers of devices.
+        (r"(?:(1)[-_\s]gpu|([1-9]\d{0,3})[-_\s](?:gpu|card|npu|device)s)", r"\1\2gpus"),
+    )
+]
 _NUMBERED = re.compile(
     r"(?:run|rep|repeat|try|trial|attempt|seed)[-_]?(\d{1,9})", re.ASCII | re.IGNORECASE
 )
@@ -103,7 +130,9 @@ _WORD = re.compile(r"[^\W_]+")
 # What the names of directories and logs of one table differ in without being of another machine or
 # setting: sizes, repeats, dates, and numbers of jobs.
 _SIZE = r"(?:\d+x?|x\d+|one|two|four|eight|single|multi|many|all|per)"
-_OF_WHAT = r"(?:n?gpus?|cards?|devices?|nodes?|hosts?|machines?|procs?|ranks?|workers?|n|g|np)"
+_OF_WHAT = (
+    r"(?:n?gpus?|npus?|cards?|devices?|nodes?|hosts?|machines?|procs?|ranks?|workers?|n|g|np)"
+)
 _REPEATED = (
     r"(?:run|r|rep|repeat|try|trial|attempt|seed|part|job|slurm|logs?|train|(?:std)?(?:out|err)"
     r"|output|workerlog)s?"
@@ -172,6 +201,10 @@ def words_of(stem: str, directories: Sequence[str]) -> PathWords:
         first = tuple(word for word in above.first if word not in words.first)
         number = above.repeat if words.repeat is None else words.repeat
         words = above._replace(first=(*first, *words.first), repeat=number)
+    for field, alone in (("precision", "precisions"), ("batch_size", "batches")):
+        values = {value for value, _ in of_directories[alone]}
+        if words.settings and getattr(words, field) is None and len(values) == 1:
+            words = words._replace(**{field: values.pop()})  # resnet50/fp32/bs128/8gpu.log
     if words.devices is None and words.topology is None:
         words = words._replace(devices=next(_devices_alone(directories), None))
     words = _with_nodes(words, (stem, *directories))
@@ -258,6 +291,8 @@ def _split(name: str) -> list[str]:
     """The words between _, blanks, commas and +. One with a setting between - or . is several."""
     words: list[str] = []
     name = _KEY.sub(r"_\1_", name)
+    for pattern, spelling in _SPELLINGS:
+        name = pattern.sub(spelling, name)
     # What is set to a value of unknown meaning, such as lr=0.1, is no model: behind the rest.
     for word in _SET.findall(name):
         if not setting_of(word.replace("=", "")):
@@ -266,7 +301,7 @@ def _split(name: str) -> list[str]:
     name = _BATCH_OF_EACH.sub(r"_\1_", name)
     name = _NODES_AND_DEVICES.sub(r"_\1n\2g_", _GPUS.sub(_apart, name))
     for part in re.split(r"[_\s,]+|\+(?=[^\W_])", _NODES.sub(r"_\g<0>_", name)):
-        word = part.strip("-.")
+        word = part.strip("-.()[]")
         pieces = _PIECES.split(word)
         if len(pieces) < 2 or setting_of(word) or not any(map(setting_of, pieces)):
             words.append(word)

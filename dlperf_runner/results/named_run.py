@@ -758,9 +758,21 @@ def _network(log: LogFile, headers: Sequence[logs.Header], words: Sequence[str])
             found=stated.network.replace("|", " or "),
             hint="state it with --model, or in mapping.yml",
         )
+    if len(fitting) > 1:
+        fitting = _in_name(fitting, log.path.name)
+    if len(fitting) != 1:
+        return _as_name(UNKNOWN_COLLECTIVE)
     # A word may say more: resnet50 of a log with network='resnet'.
-    longer = [w for w in words if w.lower().startswith(fitting[0].lower())] or fitting
-    return _as_name(longer[0] if len(fitting) == 1 else UNKNOWN_COLLECTIVE)
+    longer = [word for word in words if word.lower().startswith(fitting[0].lower())]
+    return _as_name((longer or fitting)[0])
+
+
+def _in_name(networks: Sequence[str], name: str) -> list[str]:
+    """Those of the networks that the name of a log has, but for those that are a part of another
+    one: all_gather of nccl_AllGather.log, and not gather."""
+    plain = _PARTS.sub("", name.lower())
+    named = [network for network in networks if _PARTS.sub("", network) in plain]
+    return [n for n in named if not any(n != other and n in other for other in named)]
 
 
 def _as_name(text: str) -> str | None:

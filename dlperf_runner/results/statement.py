@@ -130,7 +130,8 @@ def suggested_mapping(problems: Iterable[UserError], sources: Sequence[Path]) ->
         fields |= {"repeat": None} if "repeat of the same case" in problem.problem else {}
         values = "".join(f"{name}: , " for name in fields if name in Fields.model_fields)
         if path.name and values:
-            text = json.dumps(path.relative_to(base).as_posix(), ensure_ascii=False)
+            pattern = re.sub("[{}]", "?", path.relative_to(base).as_posix())  # {...} is a field
+            text = json.dumps(pattern, ensure_ascii=False)
             lines += [f"  # {printable(problem.problem)}", f"  {text}: {{{values[:-2]}}}"]
     head = ["# Complete the values, and remove what you do not need.", "logs:"]
     return "\n".join([*head, *lines, ""]) if lines else ""

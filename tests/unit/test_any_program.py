@@ -367,6 +367,7 @@ LIKELY = {
     "loss {r} at {n} ": None,
     # Parts of a step; an epoch's time; a mean since the start, which the next number is not.
     "step: {n}/99 | fwd time: 0.2s | opt time: 0.1s | step time: {r}s": "step +time: +(?P<step_ti",
+    "step {n} fwd 94.5ms bwd 189.0ms total {r}ms": "total +(?P<step_time>",
     "Epoch {n:03d}/100 | train loss 0.3 | time {r}s": None,
     "step {n} avg throughput: 9{n}.5 now: {r} img/s": r"now: +(?P<rate>[\d.,]*\d) +img/s",
     "{n}/99 [00:01<00:02, 8.1it/s, loss=2.2, wps={r}]": r"wps=(?P<rate>",
@@ -470,7 +471,7 @@ ELSEWHERE = {
         "the lines of Megatron are wrapped",
     '"average_bus_bandwidth": {{\n"bandwidth": {r}}}': "jq -c",
     '{{"log": "Epoch[0] Batch [{n}] Speed: {r} img/s\\n", "stream": "stdout"}}': "jq -rj .log",
-    ':::MLL 15600000{n}.123 run_start: {{"value": null, "metadata": {{}}}}': "v0.6 and before",
+    ":::MLPv0.5.0 resnet 15600000{n}.123 (a.py:1) run_start": "MLPerf v0.5 are not read",
     " {n}/99 [00:01<00:02, {r}s/it]\n{{'loss': 2.2, 'epoch': 0.{n}}}": "or describe its bar",
     " Train throughput/samples_per_sec: {r}": "'Train time/batch: (?P<step>\\d+)|Train throughput",
     "{{'loss': {r}, 'learning_rate': 4e-05, 'epoch': 0.{n}}}": "'train_samples_per_second'",

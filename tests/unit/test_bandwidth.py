@@ -105,6 +105,25 @@ def test_tags_and_columns_by_their_names() -> None:
     assert by_cpu.rows == [replace(row, **times) for row in whole.rows]
 
 
+def test_lines_of_nccl_within_a_row_are_left_out() -> None:
+    """With NCCL_DEBUG=INFO, ranks share a file whose buffers end anywhere."""
+    whole, lines = parsed(nccl_tests()), []
+    for line in nccl_tests():
+        notices = ["3c67c65d25c4:88:880 [1] NCCL INFO comm", "node1.lan:7:70 [0] NCCL INFO Trees"]
+        at = 70 if " sum " in line else 0
+        cut = [line[:at] + notices[1], *notices, line[at:]] if at else [line]
+        lines += [*notices, *cut]
+    assert parsed(lines) == whole
+
+
+def test_tables_above_one_that_was_cut_off_can_be_kept() -> None:
+    text = "\n".join([*nccl_tests(), *nccl_tests()[:-4]]) + "\n"
+    with pytest.raises(LineError) as caught:
+        read([text.encode()])
+    kept = re.search(r"head -n (\d+) LOG", str(caught.value.hint))
+    assert kept and read(["".join(text.splitlines(True)[: int(kept[1])]).encode()])
+
+
 LOG = nccl_tests()
 LACKS = "the heading of the table lacks columns"
 FAILURE = "node2: Test NCCL failure common.cu:1005 'unhandled system error'"

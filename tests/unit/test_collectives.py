@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -265,3 +266,34 @@ def test_program_counts_wrong_elements(run: Program) -> None:
     wrong = [(row.size, row.wrong, row.in_place_wrong) for row in found.rows]
     assert wrong == [(8, 0, 0), (16, 0, 0), (32, 1, 1), (64, 0, 0)]
     assert (found.is_wrong, status) == (True, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "redop", "per_algbw", "collective"),
+    [
+        # Programs before 2.17 do not print their name. Nothing else has twice the algbw.
+        ("out.log", "sum", 1.75, "all_reduce"),
+        ("out.log", "sum", 0.875, "reduce_scatter"),
+        ("sendrecv.log", "sum", 1.0, "sendrecv"),
+        ("out.log", "sum", 1.0, "unknown-collective"),  # or reduce
+        ("my_all-gather_1.log", "none", 0.875, "all_gather"),
+        ("AllToAll_perf.log", "", 0.875, "alltoall"),  # until 2.13
+        ("all_gather_and_scatter.log", "none", 0.875, "unknown-collective"),
+        ("broadcast.log", "none", 1.0, "broadcast"),
+    ],
+)
+def test_the_collective_of_a_log_that_does_not_name_it(
+    tmp_path: Path, name: str, redop: str, per_algbw: float, collective: str
+) -> None:
+    lines = []
+    for line in nccl_tests():
+        if " sum " in line:
+            words = line.replace(" sum ", f" {redop} ").split()
+            for at in (-6, -2):
+                words[at] = f"{float(words[at - 1]) * per_algbw:.2f}"
+            lines.append("  ".join(words))
+        elif "starting:" not in line and "concluded:" not in line:
+            lines.append(re.sub(r"(bandwidth +: )\S+", r"\g<1>200", line))
+    write(tmp_path / "in/1n8g" / name, lines)
+    out = call("summarize", tmp_path / "in", "--no-history", "--output-dir", tmp_path / "out").text
+    assert f"nccl-tests ({collective}), fp32" in out

@@ -68,6 +68,14 @@ def with_seconds(line: str) -> str:
     return f"{head}{mark}{json.dumps({**document, 'time_s': seconds})}"
 
 
+def of_v06(line: str) -> str:
+    """The line as v0.6 has it, partly with the single quotes of Intel's."""
+    document = json.loads(line.partition(":::MLLOG ")[2])
+    value, metadata = json.dumps(document["value"]), repr(document["metadata"])
+    content = f'{{"value": {value}, "metadata": {metadata}}}'
+    return f":::MLL {document['time_ms'] / 1000:.9f} {document['key']}: {content}"
+
+
 FIRST, *REST = WHOLE = result_log(820.0)
 
 
@@ -79,6 +87,7 @@ FIRST, *REST = WHOLE = result_log(820.0)
         "\n".join(f"{line}Epoch 1: 50%" for line in WHOLE).encode() + b"\n 45%|\xe2\x96\n",
         [*REST, re.sub(r'"time_ms": \d+', '"time_ms": 0', FIRST)],  # v0.7 of Google
         [*map(with_seconds, WHOLE)],  # v0.7 of Alibaba, in another order of keys
+        [line if "tracked_stats" in line else of_v06(line) for line in WHOLE],
     ],
 )
 def test_the_same_run_may_be_written_otherwise(content: list[str] | bytes) -> None:
@@ -158,8 +167,9 @@ def test_blocks_of_older_rounds_that_are_not_whole_cost_only_their_rate(
 
 def test_one_run_may_have_several_targets() -> None:
     both = {"BBOX": "0.3771", "SEGM": "0.3392"}
-    lines = [*result_log(830)[:-1], event(829_000, "eval_accuracy", both), result_log(830)[-1]]
-    assert measured(lines).quality == 0.3392
+    for value in (both, {"accuracy": both}, [0.3771, 0.3392]):  # the others: v0.6
+        lines = [*result_log(830)[:-1], event(829_000, "eval_accuracy", value), result_log(830)[-1]]
+        assert measured(lines).quality == 0.3392
 
 
 def test_step_times_of_v6_have_no_step_and_some_are_none() -> None:
@@ -173,11 +183,50 @@ def test_step_times_of_v6_have_no_step_and_some_are_none() -> None:
     assert measured(lines).step_times == expected == measured(result_log(830)).step_times
 
 
-def test_logs_of_v06_and_of_power_are_told(tmp_path: Path) -> None:
-    old = [':::MLL 1560881700.827 run_start: {"value": null, "metadata": {"lineno": 1}}']
-    write_result(tmp_path, [old], system="old")
-    (problem, *_) = read_below(tmp_path).problems
-    assert problem.problem == "logs of MLPerf v0.6 and before are not read"
+def test_systems_of_v06_describe_their_nodes_in_a_list(tmp_path: Path) -> None:
+    write_result(tmp_path, [[*map(of_v06, result_log(8200.0 + n))] for n in range(10)])
+    (path,) = tmp_path.rglob("systems/*.json")
+    nodes = {"num_nodes": "24", "num_accelerators": 8, "accelerator": "V100"}
+    path.write_text(json.dumps({"nodes": [nodes]}))
+    result = only(tmp_path)
+    assert (result.nodes, result.accelerators_per_node, result.accelerator) == (24, 8, "V100")
+    path.write_text("org: NVIDIA")  # theirs are no JSON
+    assert only(tmp_path).time_to_train_min == result.time_to_train_min
+    (note,) = read_below(tmp_path).notes
+    assert f"not described in {path.relative_to(tmp_path)}" in note
+
+
+def test_hpc_has_a_folder_for_each_kind_of_scaling(tmp_path: Path) -> None:
+    logs = [[line.replace("llama31_8b", "openfold") for line in WHOLE]] * 10
+    folder = write_result(tmp_path, logs, benchmark="openfold")
+    strong = folder.parent / "strong"
+    strong.mkdir()
+    folder.rename(strong / "openfold")
+    outcome = read_below(tmp_path)
+    assert not outcome.problems
+    (result,) = outcome.results
+    assert (result.system, result.nodes, result.time_to_train_min) == ("one", 1, 820 / 60)
+    shown = call("summarize", strong, "--no-history", "--output-dir", tmp_path / "out").text
+    assert "openfold: MLPerf's time to train of 10 runs" in shown
+    strong.rename(folder.parent / "weak")
+    (problem,) = read_below(tmp_path).problems
+    assert problem.problem.startswith("weak scaling of MLPerf HPC has no time to train")
+
+
+def test_what_a_foreign_log_says_obeys_no_terminal(tmp_path: Path) -> None:
+    lines = [line.replace("llama31_8b", r"\u001b[2Jnet") for line in WHOLE]
+    folder = write_result(tmp_path, [lines] * 10, benchmark="\x1b[2Jnet")
+    for words in (("mlperf", tmp_path), ("summarize", tmp_path, "--no-history")):
+        called = call(*words, status=1)
+        assert "\x1b" not in called.both
+        assert r"\x1b[2Jnet: MLPerf's time to train" in called.text
+    deep = event(1, "eval_accuracy").replace("null", "[" * 99_999 + "]" * 99_999)
+    write(folder / "result_0.txt", [*WHOLE[:-1], deep, WHOLE[-1]])
+    (problem,) = read_below(tmp_path).problems
+    assert problem.problem == "the line is not one that mllog prints"
+
+
+def test_power_is_no_run(tmp_path: Path) -> None:
     folder = write_result(tmp_path, [result_log(8200.0 + n) for n in range(10)])
     write(folder / "power/result_0/node_0.txt", [event(0, "power_reading", 700.0)])
     called = call("summarize", folder, "--json", "--no-history")

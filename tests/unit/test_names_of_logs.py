@@ -96,6 +96,26 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         ("llama3-8b_bf16", ("gpu3",), {"devices": None}),
         ("llama3-8b_bf16", ("old-8gpus",), {"devices": None}),
         ("llama3-8b_bf16_gbs512", (), {"global_batch_size": 512, "batch_size": None}),
+        # A directory for each setting.
+        ("run1", ("8gpus", "bs64", "fp32"), {"batch_size": 64, "precision": "fp32", "devices": 8}),
+        ("rn50-8gpu", ("bs64", "amp"), {"batch_size": 64, "precision": "amp"}),
+        ("rn50-8gpu", ("bs64", "b8"), {"batch_size": None}),
+        # Other spellings.
+        ("ResNet-50 (bs=64, fp32) 2 GPUs", (), {"batch_size": 64, "devices": 2}),
+        ("rn50_batch_size_64-float16", (), {"batch_size": 64, "precision": "fp16", "others": ()}),
+        ("rn50-bsz-8-bfloat16-num_gpus_4", (), {"batch_size": 8, "precision": "bf16"}),
+        ("rn50_batch64_mixed-precision", (), {"first": ("rn50",), "precision": "amp"}),
+        ("rn50_global_batch_64", (), {"global_batch_size": 64, "batch_size": None}),
+        ("rn50_bs64_total", (), {"global_batch_size": 64, "batch_size": None}),
+        ("rn50_train_batch_size_64", (), {"batch_size": None}),  # DeepSpeed's is that of all
+        ("rn50_batch_2_fp32", (), {"batch_size": None}),
+        ("rn50_no-amp_b8", (), {"precision": None, "first": ("rn50", "noamp")}),
+        ("rn50_amp_off_b8", (), {"precision": None}),
+        ("rn50_8-cards_b8", (), {"devices": 8}),
+        ("vgg_16_gpu_b8", (), {"devices": None}),
+        ("rn50_1 GPU_b8", (), {"devices": 1}),
+        ("rn50_gpus_4_5_b8", (), {"devices": None}),
+        ("rn50_gpus-16_b8", (), {"devices": 16}),
         # The nearest directory that says several settings says what the file does not.
         ("oneflow", ("rn50_bs128_1n1g_fp32", "b64_fp16"), {"batch_size": 128, "precision": "fp32"}),
         ("train", ("run2", "rn50-b128-fp32-1n8g"), {"repeat": 2, "batch_size": 128}),
@@ -313,13 +333,13 @@ def test_a_model_that_is_spelt_like_another_is_asked_about(tmp_path: Path) -> No
 
 
 def test_a_mapping_to_complete_has_what_is_missing(here: Path) -> None:
-    for name, rate in (("a/train.log", 384.0), ("a/other.log", 390.0)):
+    for name, rate in (("a/train.log", 384.0), ("a/other{2}.log", 390.0)):
         write(here / "logs" / name, oneflow(rate))
     call("summarize", "logs", "--model", "resnet50v1.5", "--suggest-mapping")
     mapping = here / "mapping.yml"
     document = yaml.safe_load(mapping.read_text())
     missing = {"topology": None, "precision": None, "batch_size": None}
-    assert document == {"logs": {"a/other.log": missing, "a/train.log": missing}}
+    assert document == {"logs": {"a/other?2?.log": missing, "a/train.log": missing}}
     text = mapping.read_text().replace("topology: ,", "topology: 1n1g,")
     text = text.replace("precision: ,", "precision: fp32,")
     mapping.write_text(text.replace("batch_size: }", "batch_size: 128}"))
