@@ -32,8 +32,8 @@ def test_earlier_trainers_print_steps_per_second_under_the_name_of_samples() -> 
 
 
 def test_an_epoch_on_more_devices_has_fewer_steps_and_a_speed_up(tmp_path: Path) -> None:
-    for world, rate, steps in ((8, 264.51, 50), (16, 502.569, 25)):
-        words = {"= 256": f"= {world * 32}", "steps = 50": f"steps = {steps}", "264.51": f"{rate}"}
+    for world, rate, total in ((8, 264.51, 50), (16, 502.569, 25)):
+        words = {"= 256": f"= {world * 32}", "steps = 50": f"steps = {total}", "264.51": f"{rate}"}
         text = TRAINER.text
         for old, new in words.items():
             text = text.replace(old, new)
