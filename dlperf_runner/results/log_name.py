@@ -105,7 +105,7 @@ _SIZE = r"(?:\d+x?|x\d+|one|two|four|eight|single|multi|many|all|per)"
 _OF_WHAT = r"(?:n?gpus?|cards?|devices?|nodes?|hosts?|machines?|procs?|ranks?|workers?|n|g|np)"
 _REPEATED = (
     r"(?:run|r|rep|repeat|try|trial|attempt|seed|part|job|slurm|logs?|train(?:ing|er)?"
-    r"|(?:std)?(?:out|err)|output|workerlog|screenlog|nohup|console|terminal|result|main)s?"
+    r"|(?:std)?(?:out|err)|output|workerlog|screenlog|nohup|console|terminal|result|state|main)s?"
 )
 _TELLS_NOTHING = rf"(?:{_SIZE}|{_OF_WHAT})*|{_REPEATED}\d*|\d{{8}}t\d+z?"
 

@@ -42,6 +42,16 @@ def test_an_epoch_on_more_devices_has_fewer_steps_and_a_speed_up(tmp_path: Path)
     assert table["speedup"].tolist() == pytest.approx([1.0, 1.9])
 
 
+def test_the_json_files_of_a_run_of_the_trainer_are_one_run(tmp_path: Path) -> None:
+    for name in ("all_results", "train_results", "trainer_state"):
+        line = '    "train_samples_per_second": 264.51,'
+        write(tmp_path / f"1n8g/bert-large_bf16/{name}.json", [f'{{ "{name}": 1,', line])
+    regex = r"train_samples_per_second\W+(?P<rate>[\d.]+)"
+    options = ["--regex", regex, "--unit", "samples", "--rates-are-per", "world", "--no-history"]
+    result = call("summarize", str(tmp_path), *options, "--output-dir", str(tmp_path / "out"))
+    assert "|        1 |       8 |    264.51 |       - |          - | 1 |" in result.out
+
+
 def test_deepspeed_lines_in_a_log_of_the_trainer_are_its_rates_of_steps() -> None:
     final = re.search(r"\{'train_runtime'.*", TRAINER.text)
     assert final is not None
