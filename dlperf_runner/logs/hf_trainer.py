@@ -97,7 +97,7 @@ _SIZES = re.compile(
 _COUNTED = re.compile(
     rb"'train_runtime': '?+(?P<runtime>\d{1,12}+\.\d{1,4}+)'?+, "
     rb"'train_samples_per_second': '?+(?P<rate>\d{1,9}+\.\d{1,3}+)'?+, 'train_steps_per_second': "
-    rb"[^\r\n}]{1,400}? 'epoch': '?+(?P<epoch>\d{1,9}+(?:\.(?P<decimals>\d{1,20}+))?+)'?+\}"
+    rb"[^\r\n}]{1,400}? 'epoch': '?+(?P<epoch>\d{1,9}+(?:\.(?P<decimals>\d{1,20}+))?+)'?+[},]"
 )
 _ROUNDED = 0.02  # rates have three decimals
 
@@ -192,7 +192,8 @@ _OF_SAMPLES = Format(
         *STATEMENTS,
         stated("  Num Epochs = ", r"  Num Epochs = (?P<number_of_epochs>\d{1,6}+)(?![\d,])"),
         stated(
-            "'train_samples_per_second': ", r"'epoch': '?(?P<number_of_epochs>\d{1,6}+)(?:\.0)?'?\}"
+            "'train_samples_per_second': ",
+            r"'epoch': '?(?P<number_of_epochs>\d{1,6}+)(?:\.0)?'?[},]",
         ),
         stated(
             " training from ",
