@@ -102,7 +102,7 @@ _COUNTED = re.compile(
 _ROUNDED = 0.02  # rates have three decimals
 
 
-class _Run:
+class _WholeRun:
     """The number of steps of the last progress bar that has begun, the first step that it shows
     behind its beginning, the time until then in s, and the numbers of epochs and
     of samples in an epoch and a step."""
@@ -205,7 +205,7 @@ _OF_SAMPLES = Format(
     batch_of_step=True,
     framework="pytorch",
     whole_run=True,
-    watch=_Run,
+    watch=_WholeRun,
     caveat="before transformers 5.24, the rate of a run that was stopped within an epoch counts all"
     " planned samples, which is too many",
 )
