@@ -92,12 +92,12 @@ _END = re.compile(
 _AHEAD = 0.05  # as a share of the run: steps do not differ so much in what they take
 _SIZES = re.compile(
     rb"Num examples = (?P<examples>[\d,]{1,24}+)|Num Epochs = (?P<epochs>[\d,]{1,30}+)"
-    rb"|(?:& accumulation\)|Total batch size(?: \([\dx ]{5,40}\))?+) = (?P<batch>[\d,]{1,24}+)"
+    rb"|(?:& accumulation\)|Total batch size(?>(?: \([\dx ]{5,40}\))?)) = (?P<batch>[\d,]{1,24}+)"
 )
 _COUNTED = re.compile(
     rb"'train_runtime': '?+(?P<runtime>\d{1,12}+\.\d{1,4}+)'?+, "
     rb"'train_samples_per_second': '?+(?P<rate>\d{1,9}+\.\d{1,3}+)'?+, 'train_steps_per_second': "
-    rb"[^\r\n}]{1,400}? 'epoch': '?+(?P<epoch>\d{1,9}+(?:\.(?P<decimals>\d{1,20}+))?+)'?+[},]"
+    rb"[^\r\n}]{1,400}? 'epoch': '?+(?P<epoch>\d{1,9}+(?>(?:\.(?P<decimals>\d{1,20}+))?))'?+[},]"
 )
 _ROUNDED = 0.02  # rates have three decimals
 
