@@ -12,8 +12,8 @@ behind it repeats the number.
 Before version 5.24, the samples of a resumed run were those of all its parts, and the time was that
 of the last one, and those of a run that stopped early were the planned ones.
 
-Such a log is refused, if it shows that: by its words, its last epoch, or its progress bar, which
-begins behind the steps of the other parts.
+Such a log is refused, if it shows that: by its words, its last epoch, the samples of its epochs, or
+its progress bar, which begins behind the steps of the other parts.
 
     ***** Running training *****
       Num Epochs = 1
@@ -36,6 +36,7 @@ trainer_callback.py (ProgressCallback); unslothai/unsloth, issues 224 (2024) and
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from typing import ClassVar
@@ -89,19 +90,64 @@ _END = re.compile(
     rb"[^\r\n}]{0,200}? 'train_steps_per_second': '?+(?P<rate>\d{1,9}+\.\d{1,3}+)"
 )
 _AHEAD = 0.05  # as a share of the run: steps do not differ so much in what they take
+_SIZES = re.compile(
+    rb"Num examples = (?P<examples>[\d,]{1,24}+)|Num Epochs = (?P<epochs>[\d,]{1,30}+)"
+    rb"|(?:& accumulation\)|Total batch size(?>(?: \([\dx ]{5,40}\))?)) = (?P<batch>[\d,]{1,24}+)"
+)
+_COUNTED = re.compile(
+    rb"'train_runtime': '?+(?P<runtime>\d{1,12}+\.\d{1,4}+)'?+, "
+    rb"'train_samples_per_second': '?+(?P<rate>\d{1,9}+\.\d{1,3}+)'?+, 'train_steps_per_second': "
+    rb"[^\r\n}]{1,400}? 'epoch': '?+(?P<epoch>\d{1,9}+(?>(?:\.(?P<decimals>\d{1,20}+))?))'?+[},]"
+)
+_ROUNDED = 0.02  # rates have three decimals
 
 
-class _Bars:
+class _WholeRun:
     """The number of steps of the last progress bar that has begun, the first step that it shows
-    behind its beginning, and the time until then in s."""
+    behind its beginning, the time until then in s, and the numbers of epochs and
+    of samples in an epoch and a step."""
 
-    markers: ClassVar[tuple[bytes, ...]] = (b"it/s]", b"s/it]")
+    markers: ClassVar[tuple[bytes, ...]] = (
+        b"it/s]",
+        b"s/it]",
+        b"Num examples = ",
+        b"Num Epochs = ",
+    )
 
     def __init__(self) -> None:
         self._total = 0
         self._first: tuple[int, int] | None = None
+        self._sizes: dict[str, int] = {}
 
     def __call__(self, block: Block) -> None:
+        """Raise LineError if the rate of the whole run counts samples that it did not train."""
+        self._check_resumed(block)
+        self._check_epochs(block)
+
+    def _check_epochs(self, block: Block) -> None:
+        """Raise LineError if a run that stopped early counts more samples than its epochs have."""
+        for size in _SIZES.finditer(block.data):
+            self._sizes[str(size.lastgroup)] = int(size[str(size.lastgroup)].replace(b",", b""))
+        for end in _COUNTED.finditer(block.data):
+            counted = float(end["runtime"]) * float(end["rate"])
+            if float(end["epoch"]) >= self._sizes.get("epochs", 0):
+                continue
+            # Older versions print two decimals.
+            epochs = float(end["epoch"]) + 0.5 * 10 ** -max(2, len(end["decimals"] or b""))
+            trained = epochs * self._sizes.get("examples", math.inf)
+            rest = math.ceil(epochs) * self._sizes.get("batch", math.inf)
+            if counted * (1 - _ROUNDED) > trained + rest:
+                raise LineError(
+                    block.line(end.start()),
+                    "the rate at the end of the run counts more samples than its epochs have, as of"
+                    " a run that stopped early",
+                    expected=f"about {float(end['epoch']) * self._sizes['examples']:.0f} samples",
+                    found=f"{counted:.0f}",
+                    hint="measure a run to its last step (--max_steps 200 makes it short), or with"
+                    " transformers 5.24 or newer",
+                )
+
+    def _check_resumed(self, block: Block) -> None:
         """Raise LineError if the bar of the training began behind steps of another run: it shows
         a larger share of the steps than of the time."""
         for bar in _BAR.finditer(block.data):
@@ -146,7 +192,8 @@ _OF_SAMPLES = Format(
         *STATEMENTS,
         stated("  Num Epochs = ", r"  Num Epochs = (?P<number_of_epochs>\d{1,6}+)(?![\d,])"),
         stated(
-            "'train_samples_per_second': ", r"'epoch': '?(?P<number_of_epochs>\d{1,6}+)(?:\.0)?'?\}"
+            "'train_samples_per_second': ",
+            r"'epoch': '?(?P<number_of_epochs>\d{1,6}+)(?:\.0)?'?[},]",
         ),
         stated(
             " training from ",
@@ -158,7 +205,7 @@ _OF_SAMPLES = Format(
     batch_of_step=True,
     framework="pytorch",
     whole_run=True,
-    watch=_Bars,
+    watch=_WholeRun,
     caveat="before transformers 5.24, the rate of a run that was stopped within an epoch counts all"
     " planned samples, which is too many",
 )

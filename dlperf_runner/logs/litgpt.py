@@ -11,9 +11,10 @@ one of a step, which also updates the weights. Fine-tuning prints every iteratio
      'precision': 'bf16-mixed',
      'train': {'global_batch_size': 128, 'max_seq_length': 2048, 'micro_batch_size': 4, ...
 
-The batch size of the run is thus the micro batch. The lines that update the weights say how many
-iterations are a step, unless their number changed when the run was resumed. Fine-tuning samples are
-as long as their texts, unless the user states a sequence length, which is then the longest.
+The batch size of the run is thus the micro batch, which fine-tuning shows as `micro_batch_size=4,`.
+The lines that update the weights say how many iterations are a step, unless their number changed
+when the run was resumed. Fine-tuning samples are as long as their texts, unless the user states a
+sequence length, which is then the longest.
 
 Until March 2024, there were three other wordings. The first one counts iterations from 0:
 
@@ -54,7 +55,7 @@ _PRECISIONS = {
 _UPDATE = stated(
     "step)",
     r"\biter (?P<iterations>\d{1,12}+)(?: \|)? st[eE]p (?P<updates>[1-9]\d{0,11}+)\b.{0,200}?"
-    r" iter time: [\d.]{1,20}+ ?ms \((?:optimizer\.|opt\.)?step\)",
+    r" iter time: [\d.]{1,20}+ ?ms,? \((?:optimizer\.|opt\.)?step\)",
 )
 _SINCE_2024 = Format(
     name="litgpt",
@@ -68,6 +69,7 @@ _SINCE_2024 = Format(
     statements=(
         _setting("devices", r"(?P<devices_of_node>[1-9]\d{0,8}+)"),
         _setting("micro_batch_size", r"(?P<batch_size_per_device>\d{1,9}+)"),
+        stated(" micro_batch_size=", r" micro_batch_size=(?P<batch_size_per_device>\d{1,9}+),"),
         _setting("max_seq_length", r"(?P<sequence_length>\d{1,9}+)"),
         _setting("precision", r"'(?P<precision>[a-z\d-]{1,16}+)'", **_PRECISIONS),
         _UPDATE,
@@ -128,7 +130,7 @@ _OF_JANUARY_2024 = replace(
     _OF_2023,
     sample="iter 40 | step 5: loss 1.5780, iter time: 260.51 ms (optimizer.step)",
     entry=Expression(
-        rb"\biter (?P<step>\d{1,12}+) \| step \d{1,12}+: loss (?P<loss>[^\s,]{1,64}+),"
+        rb"\biter (?P<step>\d{1,12}+)(?: \|)? step \d{1,12}+: loss (?P<loss>[^\s,]{1,64}+),"
         rb" iter time: (?P<rate>\S{1,64}+) ms"
     ),
     zero_based=False,

@@ -3,6 +3,11 @@
     tokens per iteration will be: 491,520
     iter 10: loss 10.8000, time 260.37ms, mfu 38.71%
 
+llama2.c, and what is made from it, prints the same in other words:
+
+    breaks down as: 4 grad accum steps * 8 processes * 16 batch size * 256 max seq len
+    10 | loss 9.0000 | lr 5.000000e-04 | 210.37ms | mfu 38.71%
+
 Steps count from 0; only the first process prints them. The tokens of a step, with accumulated
 batches, are stated since 2023; the rate follows from them.
 
@@ -10,15 +15,17 @@ In older versions, batch and sequence length have to be stated, and how many bat
 accumulates. The first line, and each after an evaluation, includes that. The printed `mfu` is a
 running mean for the peak of an A100, and does not count.
 
-Source: karpathy/nanoGPT 3adf61e and fe80428, train.py.
+Source: karpathy/nanoGPT 3adf61e and fe80428, and karpathy/llama2.c, train.py.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from . import text
 from .records import Expression, Format, stated
 
-FORMAT = Format(
+_OF_GPT = Format(
     name="nanogpt",
     sample="iter 10: loss 10.8000, time 260.37ms, mfu 38.71%",
     marker=b", time ",
@@ -32,6 +39,11 @@ FORMAT = Format(
             "tokens per iteration will be: ",
             r"will be: (?P<tokens_per_step>\d{1,3}+(?>(?:,\d{3}){1,6}))(?!\S)",
         ),
+        stated(
+            "breaks down as: ",
+            r"down as: \d{1,9}+ grad accum steps \* (?P<world_size>\d{1,9}+) processes \*"
+            r" ?(?P<micro_batch_size>\d{1,9}+) batch size \* (?P<sequence_length>\d{1,9}+) max",
+        ),
     ),
     zero_based=True,
     one_step=True,
@@ -42,3 +54,13 @@ FORMAT = Format(
     framework="pytorch",
     unit="tokens",
 )
+_OF_LLAMA = replace(
+    _OF_GPT,
+    sample="10 | loss 9.0000 | lr 5.000000e-04 | 210.37ms | mfu 38.71%",
+    marker=b" | lr ",
+    entry=Expression(
+        rb"(?<!\S)(?P<step>\d{1,12}+) \| loss (?P<loss>[^\s|]{1,64}+) \| lr [^\s|]{1,64}+ \| "
+        rb"(?P<rate>[^\sm|]{1,64}+)ms(?= \|)"
+    ),
+)
+FORMAT = replace(_OF_GPT, variants=(_OF_LLAMA,))

@@ -1,6 +1,7 @@
 """Lines of programs whose logs may have no rate: what the log lacks, and what to do.
 
     {'loss': 2.2, 'learning_rate': 4e-05, 'epoch': 0.2}
+    {'loss': 2.2, ..., 'train_runtime': 24.5, 'train_tokens_per_second': 8345.231}
     {'loss': 2.2, ..., 'train_speed(iter/s)': 0.41, ..., 'global_step/max_steps': '10/94', ...}
     {"current_steps": 10, "total_steps": 500, "loss": 2.2, ..., "remaining_time": "0:02:04"}
     Step Time : 2.47s GPU utilization: 244.3MODEL_TFLOP/s/GPU
@@ -72,7 +73,15 @@ _LINES = {
         hint="let the run end; --max_steps 200 makes it short. If it ended, give what the program"
         " printed in place of logging.jsonl",
     ),
-    rb"\{'loss': [^}\r\n]{1,400}?'epoch': [^}\r\n]{1,32}\}": Refusal(
+    rb"\{'loss': [^}\r\n]{1,900}?'train_tokens_per_second': [^}\r\n]{1,32}\}": Refusal(
+        "Hugging Face's Trainer prints the tokens/s of all steps so far, and this log has no other"
+        " rate",
+        expected="a line with 'train_samples_per_second', at the end of a run",
+        hint="let the run end; --max_steps 200 makes it short",
+        is_certain=True,
+    ),
+    rb"\{'loss': [^}\r\n]{1,400}?'epoch': [^}\r\n,]{1,32}"
+    rb"(?:, 'num_input_tokens_seen': [^}\r\n]{1,32})?\}": Refusal(
         "Hugging Face's Trainer prints one rate, at the end of a run, and this log has none",
         expected="a line with 'train_samples_per_second'",
         hint="let the run end; --max_steps 200 makes it short. LLaMA-Factory's trainer_log.jsonl"

@@ -41,8 +41,8 @@ def confirmed_settings(
         "world_size": (expected.topology.world_size, None),
         "nodes": (expected.topology.nodes, None),
         "precision": (expected.precision, None),
-        "total_steps": (rule.total_steps, "the calculation rule"),
-        "warmup_steps": (rule.warmup_steps, "the calculation rule"),
+        "total_steps": (rule.total_steps, _rule_by("total_steps", expected)),
+        "warmup_steps": (rule.warmup_steps, _rule_by("warmup_steps", expected)),
         "log_every": (expected.log_every, "--log-every"),
     }
     confirmed = {"batch size"} if expected.unit == BANDWIDTH else set()
@@ -79,6 +79,12 @@ def confirmed_settings(
     for option, stated in options.items():
         _check_agreement(option.replace("_", " "), stated, name)
     return confirmed
+
+
+def _rule_by(field: str, expected: Expected) -> str:
+    """The option that states a field of the rule, or the rule."""
+    stated = expected.by(field)
+    return "the calculation rule" if stated == expected.by("") else stated
 
 
 def _was_longer(planned: int, last_step: int | None, rule: Rule, expected: Expected) -> bool:

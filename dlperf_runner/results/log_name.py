@@ -134,8 +134,8 @@ _OF_WHAT = (
     r"(?:n?gpus?|npus?|cards?|devices?|nodes?|hosts?|machines?|procs?|ranks?|workers?|n|g|np)"
 )
 _REPEATED = (
-    r"(?:run|r|rep|repeat|try|trial|attempt|seed|part|job|slurm|logs?|train|(?:std)?(?:out|err)"
-    r"|output|workerlog)s?"
+    r"(?:run|r|rep|repeat|try|trial|attempt|seed|part|job|slurm|logs?|train(?:ing|er)?"
+    r"|(?:std)?(?:out|err)|output|workerlog|screenlog|nohup|console|terminal|result|state|main)s?"
 )
 _TELLS_NOTHING = rf"(?:{_SIZE}|{_OF_WHAT})*|{_REPEATED}\d*|\d{{8}}t\d+z?"
 

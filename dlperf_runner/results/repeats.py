@@ -202,7 +202,11 @@ def _all_degrees(parallel: str | None, world_size: int) -> set[str]:
 
 
 def _content(reading: Reading) -> object:
-    """The hash of the rates and steps, which only copies of a log have in common."""
+    """The hash of the rates and steps, which only copies of a log have in common. The rate
+    of a whole run may stand in several JSON files: all_results.json, trainer_state.json."""
+    run, measured = reading.run, reading.measured
+    if reading.rates is None and run and measured and run.path.suffix == ".json":
+        return run.path.parent, measured.measurements[0]
     return reading.log_sha256 if reading.rates is None else reading.rates
 
 

@@ -30,6 +30,7 @@ from ..core.identity import (
 from ..core.printable import printable
 from ..core.units import SAMPLES, Unit
 from ..logs import formats
+from ..measure.estimators import WHOLE_RUN
 from ..measure.validity import OtherProcess
 from ..schedulers.job import is_placeholder
 
@@ -106,7 +107,9 @@ class FoundRun:
 
     @property
     def total_steps(self) -> int | None:
-        return self.rule.total_steps if self.rule else None
+        """The steps of the run; None if its only rate is that of all, so that runs of one epoch on
+        more devices, which have fewer steps, have a speed-up."""
+        return self.rule.total_steps if self.rule and self.rule.estimator != WHOLE_RUN else None
 
     @property
     def warmup_steps(self) -> int | None:

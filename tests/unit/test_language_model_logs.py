@@ -9,10 +9,12 @@ import pytest
 from command_line import call
 from log_examples import example
 from make_logs import write
+from other_logs import load
 from read_logs import pieces, steps
 from whole_logs import WHOLE_LOGS, read_as, read_tree, throughput
 
 from dlperf_runner import logs
+from dlperf_runner.stats.summary import summarize
 
 TRAINER = WHOLE_LOGS["hf_trainer/whole"]
 DEEPSPEED = WHOLE_LOGS["deepspeed/whole"]
@@ -27,6 +29,27 @@ def trained(old: str, new: str) -> str:
 def test_earlier_trainers_print_steps_per_second_under_the_name_of_samples() -> None:
     content = trained(" 264.51, 'train_steps_per_second': 1.033, 'train_loss': 2.14295,", " 1.033,")
     assert throughput(read_as(TRAINER, content)) == pytest.approx(1.033 * 256)
+
+
+def test_an_epoch_on_more_devices_has_fewer_steps_and_a_speed_up(tmp_path: Path) -> None:
+    for world, rate, total in ((8, 264.51, 50), (16, 502.569, 25)):
+        words = {"= 256": f"= {world * 32}", "steps = 50": f"steps = {total}", "264.51": f"{rate}"}
+        text = TRAINER.text
+        for old, new in words.items():
+            text = text.replace(old, new)
+        write(tmp_path / f"bert-large_b32_fp16_{world // 8}n8g.log", text.splitlines())
+    table = summarize(load(tmp_path).frame).sort_values("world_size")
+    assert table["speedup"].tolist() == pytest.approx([1.0, 1.9])
+
+
+def test_the_json_files_of_a_run_of_the_trainer_are_one_run(tmp_path: Path) -> None:
+    for name in ("all_results", "train_results", "trainer_state"):
+        line = '    "train_samples_per_second": 264.51,'
+        write(tmp_path / f"1n8g/bert-large_bf16/{name}.json", [f'{{ "{name}": 1,', line])
+    regex = r"train_samples_per_second\W+(?P<rate>[\d.]+)"
+    options = ["--regex", regex, "--unit", "samples", "--rates-are-per", "world", "--no-history"]
+    result = call("summarize", str(tmp_path), *options, "--output-dir", str(tmp_path / "out"))
+    assert "|        1 |       8 |    264.51 |       - |          - | 1 |" in result.out
 
 
 def test_deepspeed_lines_in_a_log_of_the_trainer_are_its_rates_of_steps() -> None:

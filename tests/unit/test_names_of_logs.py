@@ -219,6 +219,9 @@ DETECTOR = WHOLE_LOGS["mmengine/whole"].text.splitlines()
         ("solov2_r50_b2_fp32_1n1g.log", DETECTOR, {}, {"model": "solov2-r50"}),
         ("r50_fpn_b2_fp32_1n1g.log", DETECTOR, {}, {"model": "r50"}),
         ("pytorch_train_r50_b2_fp32_1n1g.log", DETECTOR, {}, {"model": "r50"}),
+        # Names that say nothing.
+        ("1n1g/mynet_b128_fp32/training.log", GOOD, {}, {"model": "mynet"}),
+        ("1n1g/mynet_b128_fp32/nohup.out", GOOD, {}, {"model": "mynet"}),
     ],
 )
 def test_what_a_name_says_beside_its_log(

@@ -108,7 +108,7 @@ def test_the_measured_window_is_the_one_that_the_log_states(tmp_path: Path) -> N
         steps = f"total_steps: {total}, warmup_steps: {warmup}"
         mapping.write_text(f'logs: {{"*.log": {{{steps}}}}}')
         problem = only(load(path, mapping=mapping)).problem
-        assert problem == f"the number of {told} contradicts the calculation rule"
+        assert problem == f"the number of {told} contradicts {mapping}, *.log"
 
 
 def test_a_log_of_a_cpu_is_none_of_a_gpu(tmp_path: Path) -> None:

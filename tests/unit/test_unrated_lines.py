@@ -13,6 +13,7 @@ BAR = "      0/99     4.25G   0.04581   0.06952   0.01808        47       640: 1
     ("line", "hint"),
     [
         ("{'loss': 2.2, 'learning_rate': 4e-05, 'epoch': 0.2}", "let the run end"),
+        ("{'loss': 2.2, 'epoch': 0.2, 'num_input_tokens_seen': 204800}", "let the run end"),
         ("{'loss': 2.2, 'epoch': 0.2, 'step_tokens_per_second': 18801.85}", "with the bar"),
         (
             '{"current_steps": 10, "total_steps": 500, "loss": 2.2, "remaining_time": "0:02:04"}',
@@ -38,3 +39,9 @@ def test_a_line_without_a_rate_says_what_to_do(tmp_path: Path, line: str, hint: 
     log = write(tmp_path / "train.log", ["starting", line, line])
     error = only(load(log))
     assert error.where == f"{log}:2" and str(error.hint).startswith(hint)
+
+
+def test_tokens_per_second_of_all_steps_so_far_are_no_rates_of_steps(tmp_path: Path) -> None:
+    line = "{{'loss': 2.2, 'num_input_tokens_seen': {}, 'train_tokens_per_second': {}.1}}".format
+    log = write(tmp_path / "train.log", [line(1000 * n, 80 - n) for n in range(1, 9)])
+    assert "of all steps so far" in only(load(log)).problem
