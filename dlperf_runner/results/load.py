@@ -29,7 +29,7 @@ from ..measure.estimators import Measured
 from .archives import scratch_of
 from .discovery import Place, Scratch, Skipped, find, holds_logs
 from .log_file import HINT_OF_FORMATS, NO_RATE
-from .repeats import about_copies, about_names, about_starts, told_apart
+from .repeats import about_copies, about_lengths, about_names, about_starts, told_apart
 from .run_log import Reading, RunSeries, read_all
 from .run_record import NOT_RUN, FoundRun
 from .statement import Statements, checked
@@ -128,7 +128,7 @@ def load_results(
     _check_not_empty(results, sources, with_others=with_others)
     results.notes += dict.fromkeys(note for run in results.counted for note in run.assumed)
     results.notes += [*about_copies(apart), *about_names(results.counted)]
-    results.notes += about_starts(results.counted)
+    results.notes += [*about_lengths(results.counted), *about_starts(results.counted)]
     results.notes += _about_validity(results)
     if not_run := [f"{run} r{run.repeat}" for run in results.runs if run.why_not == NOT_RUN]:
         results.notes.append(f"not counted, because they were not run: {shortened(not_run)}")

@@ -128,6 +128,19 @@ def about_names(runs: Iterable[FoundRun]) -> Iterator[str]:
             yield f"{several[0]}: pooled, although the names of the logs have other words: {shown}"
 
 
+def about_lengths(runs: Iterable[FoundRun]) -> Iterator[str]:
+    """Notes on repeats of a case, known by the rate of the whole run, that have other numbers of
+    steps."""
+    for several in grouped(runs, attrgetter("case")).values():
+        steps = sorted({run.rule.total_steps for run in several if run.rule})
+        if len(steps) > 1:
+            lengths = f"{', '.join(map(str, steps[:-1]))} and {steps[-1]} steps"
+            yield (
+                f"{several[0]}: pooled, although the runs have {lengths}: the start, which the rate"
+                " of a whole run counts, weighs more in a short one"
+            )
+
+
 def about_starts(runs: Iterable[FoundRun]) -> Iterator[str]:
     """Notes on repeats of a case of which PMIx started some and mpirun others."""
     for several in grouped(runs, attrgetter("case")).values():

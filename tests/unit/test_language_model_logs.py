@@ -52,6 +52,14 @@ def test_the_json_files_of_a_run_of_the_trainer_are_one_run(tmp_path: Path) -> N
     assert "|        1 |       8 |    264.51 |       - |          - | 1 |" in result.out
 
 
+def test_repeats_of_other_lengths_are_told(tmp_path: Path) -> None:
+    for repeat, total in enumerate((50, 500), 1):
+        text = TRAINER.text.replace("steps = 50", f"steps = {total}")
+        write(tmp_path / f"bert-large_b32_fp16_1n8g_{repeat}.log", text.splitlines())
+    (note,) = [note for note in load(tmp_path).notes if "pooled" in note]
+    assert "the runs have 50 and 500 steps" in note
+
+
 def test_deepspeed_lines_in_a_log_of_the_trainer_are_its_rates_of_steps() -> None:
     final = re.search(r"\{'train_runtime'.*", TRAINER.text)
     assert final is not None
