@@ -25,7 +25,8 @@ from .statements import EXACT
 
 def _named(name: bytes) -> Expression:
     return Expression(
-        rb'(?P<step>)DLL(?>(?P<json>L)?) (?(json)\{[^\r\n]{0,1000}?"step": \[\], |)[^\r\n]{0,400}?'
+        rb'(?P<step>)DLL(?>(?P<json>L)?) (?(json)(?>\{[^\r\n]{0,1000}?"step": \[\], )|)'
+        rb"[^\r\n]{0,400}?"
         rb'(?<=[ "{])%s(?: :|":) (?P<rate>[\d.]{1,64}+)(?(json)[,}]| (?:images|volumes)/s(?!/))'
         % name
     )

@@ -233,7 +233,7 @@ _BARS = Format(
     framework="tensorflow2|tensorflow|jax|pytorch",
 )
 _EPOCHS_ENTRY = re.compile(
-    rb"(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+) (?>(?:\[=+\] )?)- "
+    rb"(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+) (?>(?:\[={1,200}+\] )?)- "
     rb"(?P<rate>(?P<elapsed>\d{1,7}+))(?P<unit>s - )(?=loss: )(?![^\r\n]{0,1500}?s/step)"
 )
 _EPOCHS = replace(

@@ -30,7 +30,7 @@ _STEP_WORD = re.compile(
 )
 _FIRST_WORD = re.compile(r"[^\W\d]\S{0,24}\s{1,8}$")
 _OF_ALL = re.compile(r"/\d{1,12}(?:\]| \[)")  # TRAIN [0][10/500], or the count of a bar
-_WHOSE = r"(?:(?:/|[-_ ]per[-_ ])(?:gpu|device|core|chip|node|replica|worker))?"
+_WHOSE = r"(?>(?:(?:/|[-_ ]per[-_ ])(?:gpu|device|core|chip|node|replica|worker))?)"
 _PLACE = "\0"  # of a number, in the shape of a line
 _TIMES = re.compile(rf"{_PLACE}(?::{_PLACE}){{1,2}}")  # 1:02:03 as 02:03
 _BAR = r"\u2500-\u259f#"  # characters of progress bars, which grow

@@ -93,8 +93,8 @@ _PARTS = re.compile(
 # With NCCL_DEBUG=INFO, lines of NCCL land in the middle of a row: those of other ranks, which share
 # the file, or of algorithms that connect late. A name before them that begins with a digit would be
 # a part of the number.
-_NOTICE = rb"[\w.-]{0,254}+:\d{1,9}+:\d{1,9}+ \[\d{1,4}+\] NCCL (?:INFO|WARN) [^\n]*+\n"
-_NOTICES = re.compile(rb"(?m)(?:(?P<apart>^)\w|[A-Za-z])%s(?>(?:\w%s)*)" % (_NOTICE, _NOTICE))
+_NOTICE = rb"[\w.-]{0,254}+:\d{1,9}+:\d{1,9}+ \[\d{1,4}+\] NCCL (?>INFO|WARN) [^\n]{0,500}+\n"
+_NOTICES = re.compile(rb"(?m)(?>(?P<apart>^)\w|[A-Za-z])%s(?>(?:\w%s){0,300})" % (_NOTICE, _NOTICE))
 _JSON = b'"average_bus_bandwid'
 _BEGINS_JSON, _HEAD = re.compile(rb'\s{0,8}\{"(?:version|start_time)":'), 4096
 _MARKERS = [

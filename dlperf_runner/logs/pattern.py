@@ -63,8 +63,8 @@ _SECONDS = {
 }
 # What rates count.
 THINGS = (
-    r"(?:samples?|im(?:age|g)?s?|toks?|tks|tokens?|seqs?|sequences?|examples?|elements?|it(?:er|em)?s?"
-    r"|ba|steps?|batch(?:es)?|updates?|sentences?|words?|utts?|utterances?|records?|frames?)"
+    r"(?:samples?|im(?:age|g)?s?|tok(?:en)?s?|tks|seq(?:uence)?s?|examples?|elements?|it(?:er|em)?s?"
+    r"|ba|steps?|batch(?:es)?|updates?|sentences?|words?|utt(?:erance)?s?|records?|frames?)"
 )
 # A prefix, what a rate counts, and per what: ktok/s/gpu, thousand images per minute.
 _WORDS = re.compile(

@@ -255,6 +255,16 @@ def write_state(directory, state):
     write_whole(directory / "lab.json", json.dumps(state, indent=2) + "\n")
 
 
+def cancel(directory, process):
+    """End a holder, if there is one, and remove the files of a lab that did not start."""
+    with signals_deferred():
+        if process:
+            process.kill()
+            process.wait()
+        close_connections(directory)
+        remove_state(directory)
+
+
 def up(directory, config, frameworks=(), *, dry_run=False):
     """Start the lab unless it is already running like this; return whether anything changed.
 
@@ -308,12 +318,7 @@ def up(directory, config, frameworks=(), *, dry_run=False):
         write_state(directory, {**state, "frameworks": list(frameworks)})
         os.write(lease, b"keep\n")
     except BaseException:
-        with signals_deferred():
-            if process:
-                process.kill()
-                process.wait()
-            close_connections(directory)
-            remove_state(directory)
+        cancel(directory, process)
         raise
     return True
 
